@@ -1,0 +1,90 @@
+# Everything a developer does, each in one word. On a fresh machine: Python 3.11+ (with venv), g++ and make.
+# CMake and Ninja come from pip. Re-running is quick: stamp files in .venv say what has been done.
+
+PYTHON ?= python3
+# Where pip finds torch's CPU build, if not by itself: make test TORCH_PIP_ARGS="--index-url URL"
+TORCH_PIP_ARGS ?=
+PYTEST_ARGS ?= -n auto --dist loadfile
+DEMO_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+PIP_INSTALL := $(PIP) install --quiet --constraint constraints.txt
+BUILD := build/editable
+STAMP := $(VENV)/.stamp
+TORCH_VERSION := $(shell sed -n 's/^torch==//p' constraints.txt)
+NATIVE := $(shell find native -type f 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test build wheel lint format types contracts check clean distclean
+
+help: ## what each target does
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \2/p' Makefile
+
+demo: $(STAMP)-demo $(STAMP)-native ## install what the demo needs and run `lowtide demo`
+	$(BIN)/lowtide demo $(DEMO_ARGS)
+
+test: $(STAMP)-dev $(STAMP)-native ## install everything and run all tests (PYTEST_ARGS="-n0 tests/unit")
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+build: $(STAMP)-native ## rebuild the native modules that changed
+
+wheel: $(STAMP)-tools ## build a wheel into dist/
+	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls -1 dist/*.whl
+
+lint: $(STAMP)-dev ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP)-dev ## let ruff fix and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMP)-dev ## mypy --strict over src
+	$(BIN)/mypy --strict src
+
+contracts: $(STAMP)-dev ## who may import whom
+	PYTHONPATH=. $(BIN)/lint-imports
+
+check: lint types contracts ## lint, types and contracts
+
+clean: ## remove build outputs and caches, keep .venv
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src -name '*.so' -type f -delete
+	rm -f $(STAMP)-demo $(STAMP)-dev $(STAMP)-native
+
+distclean: clean ## remove .venv too
+	rm -rf $(VENV)
+
+# ---------------------------------------------------------------- stamps
+$(STAMP)-venv:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lowtide needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say which: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# First what builds, then torch alone and exact (see constraints.txt), then the rest.
+$(STAMP)-tools: $(STAMP)-venv constraints.txt
+	$(PIP_INSTALL) cmake ninja nanobind scikit-build-core
+	@touch $@
+
+$(STAMP)-torch: $(STAMP)-venv constraints.txt
+	$(PIP_INSTALL) $(TORCH_PIP_ARGS) torch==$(TORCH_VERSION)
+	@touch $@
+
+$(STAMP)-dev: pyproject.toml constraints.txt CMakeLists.txt $(STAMP)-tools $(STAMP)-torch
+	$(PIP_INSTALL) --no-build-isolation --editable '.[all,dev]'
+	@touch $(STAMP)-demo $@
+
+$(STAMP)-demo: pyproject.toml constraints.txt CMakeLists.txt $(STAMP)-tools $(STAMP)-torch
+	$(PIP_INSTALL) --no-build-isolation --editable '.[demo]'
+	@touch $@
+
+# The editable install has configured $(BUILD); from then on CMake alone compiles what changed.
+$(STAMP)-native: $(NATIVE) CMakeLists.txt | $(STAMP)-demo
+	$(BIN)/cmake --build $(BUILD)
+	@touch $@
