@@ -6,6 +6,7 @@ PYTHON ?= python3
 TORCH_PIP_ARGS ?=
 PYTEST_ARGS ?= -n auto --dist loadfile
 DEMO_ARGS ?=
+FILES ?= .
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,9 +41,9 @@ lint: $(STAMP)-dev ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(STAMP)-dev ## let ruff fix and format
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+format: $(STAMP)-dev ## let ruff fix and format (FILES="src/lowtide/ir" for a part)
+	$(BIN)/ruff check --fix --exit-zero --quiet $(FILES)
+	$(BIN)/ruff format $(FILES)
 
 types: $(STAMP)-dev ## mypy --strict over src
 	$(BIN)/mypy --strict src
