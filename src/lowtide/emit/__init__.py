@@ -1,0 +1,1 @@
+"""From a verified plan to the outside world."""

@@ -1,0 +1,1 @@
+"""From lifespans to offsets."""

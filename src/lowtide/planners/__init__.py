@@ -1,0 +1,1 @@
+"""Graph and budget in, proposed plan out; one file each."""

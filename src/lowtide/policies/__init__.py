@@ -1,0 +1,1 @@
+"""Which blocks to evict: the protocol that every policy follows."""

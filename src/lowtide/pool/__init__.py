@@ -1,0 +1,1 @@
+"""Memory as offsets: the protocol that every pool follows."""

@@ -1,0 +1,1 @@
+"""Checks plans, layouts and traces from scratch; plans nothing, trusts nothing."""
