@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from lowtide.ir.graph_rules import check_graph
 
@@ -57,7 +57,7 @@ class Input:
     meta: Meta = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        if self.evictable is None:
+        if cast(object, self.evictable) is None:
             object.__setattr__(self, "evictable", self.kind is InputKind.USER)
 
     @property

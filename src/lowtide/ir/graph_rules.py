@@ -54,7 +54,7 @@ def _check_names(graph: Graph) -> None:
     _check_unique("value", values)
 
 
-def _check_unique(noun: str, names: Iterable[str]) -> None:
+def _check_unique(noun: str, names: Iterable[object]) -> None:
     for name, count in Counter(names).items():
         if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:
             raise GraphError(f"{noun} name {str(name)[:40]!r} must be text of 1 to {MAX_NAME_LENGTH} characters")

@@ -58,8 +58,8 @@ class Fields:
 
     def whole(self, key: str, default: Any = _MISSING) -> int:
         """A whole number, at least 0, under a key."""
-        number = self._typed(key, int, "a whole number", default)
-        if isinstance(number, int) and number < 0:
+        number: int = self._typed(key, int, "a whole number", default)
+        if number < 0:
             raise FormatError(f"{self.where}: {key} {number} is below 0")
         return number
 
