@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ConfinedContract"]
 
 
-class ConfinedContract(Contract):  # type: ignore[misc]
+class ConfinedContract(Contract):
     """Only modules whose names match a pattern import the confined packages directly.
 
     Options:

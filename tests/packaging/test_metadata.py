@@ -7,6 +7,7 @@ from importlib import metadata, resources
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import lowtide
 
@@ -82,6 +83,43 @@ def test_installed_extras_are_those_of_pyproject() -> None:
     assert set(metadata.metadata("lowtide").get_all("Provides-Extra") or []) == set(project["optional-dependencies"])
 
 
-def test_no_cuda_package_came_along() -> None:
-    names = {(distribution.metadata["Name"] or "").lower() for distribution in metadata.distributions()}
-    assert not {name for name in names if name.startswith("nvidia-") or name == "triton"}
+def cuda_packages_beyond_torch(distributions: dict[str, list[str]]) -> set[str]:
+    """CUDA packages that something other than the installed torch brought in.
+
+    Args:
+        distributions: Requirement lines of each installed distribution, by normalised name.
+
+    Returns:
+        Names of installed CUDA packages that do not follow from torch's own requirements. A CPU build of torch
+        requires none, so with one every CUDA package counts.
+    """
+    brought_by_torch: set[str] = set()
+    pending = ["torch"]
+    while pending:
+        for line in distributions.get(pending.pop(), []):
+            name = canonicalize_name(Requirement(line).name)
+            if name not in brought_by_torch:
+                brought_by_torch.add(name)
+                pending.append(name)
+    cuda = {name for name in distributions if name.startswith(("nvidia-", "cuda-")) or name == "triton"}
+    return cuda - brought_by_torch
+
+
+def test_no_extra_brings_cuda() -> None:
+    installed = {
+        canonicalize_name(distribution.metadata["Name"]): list(distribution.requires or [])
+        for distribution in metadata.distributions()
+    }
+    assert "torch" in installed
+    assert cuda_packages_beyond_torch(installed) == set()
+
+
+def test_cuda_packages_beyond_torch_tells_whose_they_are() -> None:
+    cpu = {"torch": ["sympy"], "sympy": [], "nvidia-nccl-cu13": [], "triton": []}
+    cuda = {
+        **cpu,
+        "torch": ["cuda-toolkit[cublas]==13", "triton"],
+        "cuda-toolkit": ["nvidia-nccl-cu13; extra == 'nccl'"],
+    }
+    assert cuda_packages_beyond_torch(cpu) == {"nvidia-nccl-cu13", "triton"}
+    assert cuda_packages_beyond_torch(cuda) == set()
