@@ -19,6 +19,7 @@ NATIVE := $(shell find native -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 .PHONY: help demo test build wheel lint format types contracts check clean distclean
 
 help: ## what each target does
