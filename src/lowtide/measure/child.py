@@ -1,4 +1,4 @@
-"""What the fresh Python of `lowtide.measure.measure_in_subprocess` runs: ``python -m lowtide.measure.child REQUEST ANSWER``."""
+"""What `measure_in_subprocess` starts: ``python -m lowtide.measure.child REQUEST ANSWER``, two JSON files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def answer_request(request: dict[str, Any]) -> dict[str, object]:
         request: ``{"target": "pkg.module:function", "kwargs": {...}}``.
 
     Returns:
-        ``{"ok": True, "result": ...}``, or ``{"ok": False, "error_type", "message", "traceback"}``, whatever the function raised.
+        ``{"ok": True, "result": ...}``, or ``{"ok": False, "error_type", "message", "traceback"}``, whatever
+        the function raised.
     """
     try:
         return {"ok": True, "result": _call_target(request)}

@@ -28,8 +28,10 @@ class ChildFailed(MeasureError):
     Attributes:
         target: The function that it ran, as ``pkg.module:function``.
         error_type: Name of the exception's class in the child, or None where it died without one.
-        child_traceback: The child's traceback as text, or the end of what it wrote to stderr where there is none.
-        return_code: Exit status of the process; negative is the number of the signal that ended it; None after a timeout.
+        child_traceback: The child's traceback as text, or the end of what it wrote to stderr where there is
+            none.
+        return_code: Exit status of the process; negative is the number of the signal that ended it; None
+            after a timeout.
     """
 
     def __init__(

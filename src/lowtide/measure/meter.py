@@ -1,8 +1,9 @@
 """Reads the malloc meter: how many bytes this process holds from malloc, and the most it held.
 
-The meter is a small C library (native/meter/malloc_meter.c) that has to stand in front of libc from the first instruction
-on, so it is active only in a process that was started with it in ``LD_PRELOAD``. `measure_in_subprocess` starts such a
-process. Because it counts outside torch and outside lowtide, it can judge both.
+The meter is a small C library (native/meter/malloc_meter.c) that has to stand in front of libc from the
+first instruction on, so it is active only in a process that was started with it in ``LD_PRELOAD``.
+`measure_in_subprocess` starts such a process. Because it counts outside torch and outside lowtide, it can
+judge both.
 
     bytes │      ╭─╮  peak_bytes: the most since reset_peak()
           │  ╭───╯ ╰──╮

@@ -1,7 +1,8 @@
 """Tells whether two runs gave the same bits, and if not, where they part.
 
-Equal means equal bytes: -0.0 differs from 0.0, two NaNs are equal only if their payloads are, and dtype and shape must agree.
-Runs are compared tensor by tensor, or by digests of them where the tensors themselves are too large to bring along.
+Equal means equal bytes: -0.0 differs from 0.0, two NaNs are equal only if their payloads are, and dtype and
+shape must agree. Runs are compared tensor by tensor, or by digests of them where the tensors themselves are
+too large to bring along.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Difference:
         kind: ``"missing"``, ``"dtype"``, ``"shape"`` or ``"bits"``.
         left: What the first run has: a dtype, a shape, an element with its bits, or ``"nothing"``.
         right: What the second run has.
-        first_index: Index of the first element that differs, in row-major order; None unless `kind` is ``"bits"`` and tensors were at hand.
+        first_index: Index of the first element that differs, in row-major order; None unless `kind` is
+            ``"bits"`` and tensors were at hand.
         num_different: Number of elements that differ; None likewise.
     """
 
@@ -108,8 +110,8 @@ def compare_digests(left: Mapping[str, TensorDigest], right: Mapping[str, Tensor
         right: The second run's.
 
     Returns:
-        The differences: tensors that only one run has, then the others in the order of `left`. Empty if the runs are
-        equal to the bit.
+        The differences: tensors that only one run has, then the others in the order of `left`. Empty if the
+        runs are equal to the bit.
     """
     differences = _missing(left, right)
     for name in (name for name in left if name in right):
@@ -164,8 +166,8 @@ def compare_tensors(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> 
         right: The second run's.
 
     Returns:
-        The differences, each with the first element that differs: tensors that only one run has, then the others in the
-        order of `left`. Empty if the runs are equal to the bit.
+        The differences, each with the first element that differs: tensors that only one run has, then the
+        others in the order of `left`. Empty if the runs are equal to the bit.
     """
     differences = _missing(left, right)
     for name in (name for name in left if name in right):

@@ -38,7 +38,8 @@ def measure_in_subprocess(
 ) -> dict[str, Any]:
     """Runs ``target(**kwargs)`` in a fresh Python under the malloc meter and returns its result.
 
-    The child sees this process's import path, environment and working directory. What it prints goes to this process's stdout.
+    The child sees this process's import path, environment and working directory. What it prints goes to this
+    process's stdout.
 
     Args:
         target: The function, as ``pkg.module:function``. It must return a dict that JSON can hold.
@@ -52,8 +53,8 @@ def measure_in_subprocess(
     Raises:
         InputError: `kwargs` does not fit into JSON.
         MeterUnavailable: The meter was not built.
-        ChildFailed: The function raised or returned something else than a dict for JSON, its process died, or the time was up. The
-            child's traceback is in the error's `child_traceback` and notes.
+        ChildFailed: The function raised or returned something else than a dict for JSON, its process died,
+            or the time was up. The child's traceback is in the error's `child_traceback` and notes.
     """
     try:
         request = json.dumps({"target": target, "kwargs": dict(kwargs or {}), "sys_path": sys.path})
@@ -78,7 +79,7 @@ def _preloadable(library: Path, *, folder: Path) -> str:
     """Returns a path that LD_PRELOAD can hold: it separates its entries at spaces and colons, without any quoting."""
     if not any(character in str(library) for character in " :"):
         return str(library)
-    return shutil.copy(library, folder / library.name)
+    return str(shutil.copy(library, folder / library.name))
 
 
 def _run_child(target: str, *, folder: Path, env: dict[str, str], timeout_seconds: float) -> None:

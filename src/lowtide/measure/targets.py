@@ -14,11 +14,12 @@ def resolve_target(target: str) -> Callable[..., object]:
     """Imports a module and returns the function in it.
 
     Args:
-        target: ``pkg.module:function``; the function may be an attribute of a class, ``pkg.module:Class.method``.
+        target: ``pkg.module:function``; the function may be an attribute of a class,
+            ``pkg.module:Class.method``.
 
     Raises:
-        InputError: The text is not of that form, the module does not exist, or it has no such function. Whatever else
-            importing the module raises passes through unchanged.
+        InputError: The text is not of that form, the module does not exist, or it has no such function.
+            Whatever else importing the module raises passes through unchanged.
     """
     module_name, separator, path = target.partition(":")
     if not (separator and module_name and path):

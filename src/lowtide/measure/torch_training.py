@@ -1,11 +1,11 @@
-"""Trains a model for a few steps and reports bytes, seconds and bits: the judge of every claim about a compiled model.
+"""Trains a model for a few steps and reports bytes, seconds and bits: the judge of every compiled model.
 
-    each step   zero_grad ─ gc ─▶│ start_bytes            peak_bytes │─▶ record gradients ─ optimizer.step ─ record the rest
-                                 │ forward ─ loss ─ backward         │
-                                 ╰── measured: bytes, seconds ───────╯
+    zero_grad ─ gc ─▶│ start_bytes     peak_bytes │─▶ record gradients ─ optimizer.step ─ record the rest
+                     │ forward ─ loss ─ backward  │
+                     ╰── bytes, seconds ──────────╯
 
-`run_training` trains in this process, `measure_training` in a fresh one under the malloc meter, `compare_with_plain` trains
-twice plainly and once prepared, and says where the bits part.
+`run_training` trains in this process, `measure_training` in a fresh one under the malloc meter,
+`compare_with_plain` trains twice plainly and once prepared, and says where the bits part.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def compare_with_plain(
     own_differences = compare_results(plain, train(plain_run))
     if own_differences:
         raise NotRepeatable(
-            f"plain torch does not repeat {run.model!r} ({run.dtype}, {run.num_threads} threads): {len(own_differences)} "
-            f"tensors differ between two plain runs, the first is {own_differences[0]}"
+            f"plain torch does not repeat {run.model!r} ({run.dtype}, {run.num_threads} threads): "
+            f"{len(own_differences)} tensors differ between two plain runs, the first is {own_differences[0]}"
         )
     prepared = train(run)
     return Comparison(plain=plain, prepared=prepared, differences=compare_results(plain, prepared))
@@ -194,7 +194,7 @@ def compare_with_plain(
 
 @contextmanager
 def _quiet_torch(*, num_threads: int) -> Iterator[None]:
-    """Sets the number of threads and stops the garbage collector, which would otherwise free tensors at moments of its own."""
+    """Sets the number of threads and stops the garbage collector, which frees tensors at moments of its own."""
     previous_threads = torch.get_num_threads()
     was_collecting = gc.isenabled()
     torch.set_num_threads(num_threads)

@@ -29,9 +29,9 @@ class TrainingRun:
     """A training of a few steps, described so that a fresh process can repeat it.
 
     Attributes:
-        model: Function that builds ``(model, example_inputs)`` or ``(model, example_inputs, loss_function)``, as
-            ``pkg.module:function``. Without a loss function the output itself is the loss if it is a scalar, otherwise
-            the mean of its squares.
+        model: Function that builds ``(model, example_inputs)`` or ``(model, example_inputs,
+            loss_function)``, as ``pkg.module:function``. Without a loss function the output itself is the
+            loss if it is a scalar, otherwise the mean of its squares.
         model_options: Keyword arguments for it.
         optimizer: ``"sgd"`` (with momentum) or ``"adamw"``.
         num_steps: Number of optimizer steps, all on the same inputs.
@@ -39,12 +39,12 @@ class TrainingRun:
         autocast_dtype: Type for ``torch.autocast("cpu")`` around forward and loss; None for no autocast.
         seed: Seed of torch's generator, set just before the first step.
         num_threads: Threads that torch may use within an operation.
-        prepare: Function that makes the model ready, as ``pkg.module:function``, called once before the first step as
-            ``prepare(model, optimizer=optimizer, **prepare_options)``, returning the module to call. It may compile in
-            place. None trains the model as it is. ``"lowtide:compile"`` fits.
+        prepare: Function that makes the model ready, as ``pkg.module:function``, called once before the
+            first step as ``prepare(model, optimizer=optimizer, **prepare_options)``, returning the module to
+            call. It may compile in place. None trains the model as it is. ``"lowtide:compile"`` fits.
         prepare_options: Keyword arguments for it.
-        report: Function called without arguments after the last step, as ``pkg.module:function``; the dict that it returns
-            becomes the result's `report`. None for no report.
+        report: Function called without arguments after the last step, as ``pkg.module:function``; the dict
+            that it returns becomes the result's `report`. None for no report.
         record: Which bits to keep: ``"none"``, ``"digests"``, or ``"tensors"`` (copies of all, and digests).
     """
 
@@ -85,9 +85,10 @@ class StepResult:
         wall_seconds: Time from before forward to after backward.
         cpu_seconds: Processor time of all threads over the same span.
         start_bytes: Bytes that the process held from malloc before forward; None without the meter.
-        peak_bytes: Most bytes held from before forward to after backward, beyond `start_bytes`; None without the meter. Gradients are
-            in it: the step starts without any.
-        end_bytes: Bytes held after backward, beyond `start_bytes`: the gradients, the output, and whatever was cached.
+        peak_bytes: Most bytes held from before forward to after backward, beyond `start_bytes`; None without
+            the meter. Gradients are in it: the step starts without any.
+        end_bytes: Bytes held after backward, beyond `start_bytes`: the gradients, the output, and whatever
+            was cached.
     """
 
     loss: float
@@ -107,8 +108,8 @@ class TrainingResult:
         steps: One entry per step.
         prepare_seconds: Wall-clock time of `prepare`; what it leaves to the first step is in that step.
         digests: Digest of each recorded tensor by name: ``step{i}.loss``, ``step{i}.gradient.{parameter}``,
-            ``step{i}.parameter.{parameter}``, ``step{i}.buffer.{buffer}`` and ``step{i}.rng_state``; the last three as they are
-            after the optimizer's step. Empty if the run records nothing.
+            ``step{i}.parameter.{parameter}``, ``step{i}.buffer.{buffer}`` and ``step{i}.rng_state``; the
+            last three as they are after the optimizer's step. Empty if the run records nothing.
         tensors: The tensors by the same names, or None unless the run records them.
         report: What the run's report function returned.
     """

@@ -1,9 +1,9 @@
 """Models with random weights for demo, tests and benchmarks, each as a function that needs no argument.
 
-``lowtide capture lowtide.models:unet`` and every other place that takes ``pkg.module:function`` can use them: the function
-returns ``(model, example_inputs, loss_function)``, the model in training mode, such that
-``loss_function(model(*example_inputs)).backward()`` is one training step's forward and backward. The same options and
-the same seed give the same bits. Every model can be compiled as a whole graph
+``lowtide capture lowtide.models:unet`` and every other place that takes ``pkg.module:function`` can use
+them: the function returns ``(model, example_inputs, loss_function)``, the model in training mode, such that
+``loss_function(model(*example_inputs)).backward()`` is one training step's forward and backward. The same
+options and the same seed give the same bits. Every model can be compiled as a whole graph
 (``torch.compile(backend="aot_eager", fullgraph=True, dynamic=False)``).
 
 | function | what it stresses |

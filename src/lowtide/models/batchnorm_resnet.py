@@ -1,7 +1,8 @@
 """A ResNet with bottleneck blocks and BatchNorm, in the layout of ResNet-50: running statistics and in-place ReLU.
 
-Source: He et al., "Deep residual learning" (CVPR 2016). Departures: the number of channels is an option, and the stem is a
-3x3 convolution of stride 2 with max pooling, so that small images keep a resolution worth measuring.
+Source: He et al., "Deep residual learning" (CVPR 2016). Departures: the number of channels is an option, and
+the stem is a 3x3 convolution of stride 2 with max pooling, so that small images keep a resolution worth
+measuring.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ EXPANSION = 4
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3, 1x1 convolutions around a shortcut; [batch, num_inputs, h, w] to [batch, 4 * width, h/stride, w/stride]."""
+    """1x1, 3x3, 1x1 convolutions around a shortcut: [batch, num_inputs, h, w] to [batch, 4 * width, h/s, w/s]."""
 
     def __init__(self, *, num_inputs: int, width: int, stride: int) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
 """GPT-2 as Hugging Face transformers writes it, with random weights: residual stream, dropout, causal attention.
 
-Source: Radford et al., "Language models are unsupervised multitask learners" (2019), through `transformers.GPT2LMHeadModel`.
+Source: Radford et al., "Language models are unsupervised multitask learners" (2019), through
+`transformers.GPT2LMHeadModel`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Swin as Hugging Face transformers writes it, with random weights: shifted windows (rolls, many views) and drop path.
 
-Drop path leaves out whole residual branches of single samples at random, so a recomputation must draw the same numbers.
+Drop path leaves out whole residual branches of single samples at random, so a recomputation must draw the
+same numbers.
 
 Source: Liu et al., "Swin transformer" (ICCV 2021), through `transformers.SwinForImageClassification`.
 """
@@ -60,7 +61,8 @@ def swin(
         image_size: Height and width in pixels.
         num_classes: Number of classes.
         dropout_p: Probability of dropping an element, in the hidden states and in attention.
-        drop_path_p: Probability of leaving out the last block's branch for a sample; smaller for earlier blocks.
+        drop_path_p: Probability of leaving out the last block's branch for a sample; smaller for earlier
+            blocks.
         dtype: Type of weights and images, a name in `lowtide.models.DTYPES`.
         seed: Seed of weights, images and labels.
 
