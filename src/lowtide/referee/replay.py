@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lowtide.errors import PlanRejected
-from lowtide.ir import Compute, Evict, Graph, Interval, Lifespan, Node, Step, Value
+from lowtide.ir import Compute, Graph, Interval, Lifespan, Node, Step, Value
 
 __all__ = ["Replay", "lifespans_of_any_size", "replay"]
 
@@ -146,10 +146,7 @@ class _Machine:
 
     def carry_out(self, step: Step) -> None:
         """Check one step, do it, and note the memory it needs."""
-        if isinstance(step, Compute):
-            memory_bytes = self._compute(step.node)
-        else:
-            memory_bytes = self._evict(step.value)
+        memory_bytes = self._compute(step.node) if isinstance(step, Compute) else self._evict(step.value)
         self.memory_bytes.append(memory_bytes)
         self.step += 1
 
