@@ -57,7 +57,7 @@ class Input:
     meta: Meta = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        if cast(object, self.evictable) is None:
+        if cast("object", self.evictable) is None:
             object.__setattr__(self, "evictable", self.kind is InputKind.USER)
 
     @property

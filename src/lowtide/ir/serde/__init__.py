@@ -11,7 +11,7 @@ from typing import Any
 
 from lowtide.ir.graph import Graph
 from lowtide.ir.plan import Plan
-from lowtide.ir.serde.files import compact_json, parse_json, read_text, write_atomically
+from lowtide.ir.serde.files import compact_json, name_of_file, parse_json, read_text, write_atomically
 from lowtide.ir.serde.graph_json import GRAPH_VERSION, graph_from_document, graph_sha256, graph_to_document
 from lowtide.ir.serde.plan_json import PLAN_VERSION, plan_from_document, plan_to_document
 from lowtide.ir.serde.trace_jsonl import TRACE_VERSION, trace_from_lines, trace_to_lines
@@ -48,7 +48,7 @@ def load_document(path: PathLike) -> Any:
     Raises:
         FormatError: The file cannot be read or is no strict JSON.
     """
-    return parse_json(read_text(path), os.fspath(path))
+    return parse_json(read_text(path), name_of_file(path))
 
 
 def load_graph(path: PathLike) -> Graph:
@@ -58,7 +58,7 @@ def load_graph(path: PathLike) -> Graph:
         FormatError: The file cannot be read or breaks the format.
         GraphError: The graph contradicts itself.
     """
-    return graph_from_document(load_document(path), os.fspath(path))
+    return graph_from_document(load_document(path), name_of_file(path))
 
 
 def load_plan(path: PathLike) -> Plan:
@@ -67,7 +67,7 @@ def load_plan(path: PathLike) -> Plan:
     Raises:
         FormatError: The file cannot be read or breaks the format.
     """
-    return plan_from_document(load_document(path), os.fspath(path))
+    return plan_from_document(load_document(path), name_of_file(path))
 
 
 def load_trace(path: PathLike) -> Trace:
@@ -76,7 +76,7 @@ def load_trace(path: PathLike) -> Trace:
     Raises:
         FormatError: The file cannot be read or a line breaks the format.
     """
-    return trace_from_lines(read_text(path).split("\n"), os.fspath(path))
+    return trace_from_lines(read_text(path).split("\n"), name_of_file(path))
 
 
 def save_graph(graph: Graph, path: PathLike) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 
 from lowtide.errors import FormatError
 
-__all__ = ["MAX_FILE_BYTES", "compact_json", "parse_json", "read_text", "write_atomically"]
+__all__ = ["MAX_FILE_BYTES", "compact_json", "name_of_file", "parse_json", "read_text", "write_atomically"]
 
 MAX_FILE_BYTES = 2**30
 """Files above this are refused before they are read."""
@@ -25,16 +26,28 @@ def read_text(path: str | os.PathLike[str]) -> str:
     Raises:
         FormatError: The file is missing, unreadable, too large or no UTF-8.
     """
+    where = name_of_file(path)
     try:
+        if Path(path).is_dir():
+            raise FormatError(f"{where}: is a folder, not a file")
         if not Path(path).is_file():
-            raise FormatError(f"{os.fspath(path)}: no such file")
+            raise FormatError(f"{where}: no such file")
         if Path(path).stat().st_size > MAX_FILE_BYTES:
-            raise FormatError(f"{os.fspath(path)}: larger than {MAX_FILE_BYTES} bytes, the most that is read")
-        return Path(path).read_text(encoding="utf-8")
+            raise FormatError(f"{where}: larger than {MAX_FILE_BYTES} bytes, the most that is read")
+        text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise FormatError(f"{os.fspath(path)}: not UTF-8 text at byte {error.start}") from None
+        raise FormatError(f"{where}: not UTF-8 text at byte {error.start}") from None
     except OSError as error:
-        raise FormatError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from None
+        raise FormatError(f"{where}: cannot be read: {error.strerror or error}") from None
+    if text.startswith("\ufeff"):
+        raise FormatError(f"{where}: begins with a byte order mark: save it as UTF-8 without one")
+    return text
+
+
+def name_of_file(path: str | os.PathLike[str]) -> str:
+    """A path as it is named in errors: on one line, whatever characters it has."""
+    text = os.fspath(path)
+    return text if text.isprintable() else repr(text)
 
 
 def parse_json(text: str, where: str) -> Any:
@@ -52,6 +65,7 @@ def parse_json(text: str, where: str) -> Any:
             text,
             parse_constant=lambda name: _refuse(f"{where}: {name} is no number here: durations and sizes are whole"),
             parse_int=lambda digits: _parse_int(digits, where),
+            parse_float=lambda digits: _parse_float(digits, where),
             object_pairs_hook=lambda pairs: _parse_object(pairs, where),
         )
     except json.JSONDecodeError as error:
@@ -61,8 +75,15 @@ def parse_json(text: str, where: str) -> Any:
 
 
 def compact_json(document: Any) -> str:
-    """Write canonical JSON: keys sorted, no white space, ASCII only."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """Write canonical JSON: keys sorted, no white space, ASCII only.
+
+    Raises:
+        FormatError: The document (its ``meta``, say) holds what JSON cannot hold.
+    """
+    try:
+        return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FormatError(f"cannot be written as JSON: {error}") from None
 
 
 def write_atomically(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
@@ -81,7 +102,7 @@ def write_atomically(path: str | os.PathLike[str], chunks: Iterable[str]) -> Non
         Path(temporary).replace(target)
         temporary = None
     except OSError as error:
-        raise FormatError(f"{os.fspath(path)}: cannot be written: {error.strerror or error}") from None
+        raise FormatError(f"{name_of_file(path)}: cannot be written: {error.strerror or error}") from None
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
@@ -101,6 +122,13 @@ def _parse_int(digits: str, where: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise FormatError(f"{where}: a number of {len(digits)} digits is no size or duration")
     return int(digits)
+
+
+def _parse_float(digits: str, where: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise FormatError(f"{where}: {digits[:40]} is too large for a number")
+    return number
 
 
 def _parse_object(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
