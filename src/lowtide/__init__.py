@@ -1,3 +1,103 @@
-"""Train and run neural networks within a memory budget given in bytes, with the same result to the bit."""
+"""Train and run neural networks within a memory budget given in bytes, with the same result to the bit.
+
+    graph = lowtide.capture(model, inputs, loss=loss)
+    result = lowtide.plan(graph, budget="60%")
+
+The public names are loaded when they are first used: ``import lowtide`` imports neither torch nor a solver.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lowtide.api import (
+        Analysis,
+        PlannerFailed,
+        analyze,
+        capture,
+        plan,
+        require_plan,
+        verify,
+    )
+    from lowtide.errors import (
+        CompileError,
+        FormatError,
+        GraphError,
+        InfeasibleBudget,
+        InputError,
+        LayoutRejected,
+        LowtideError,
+        MissingDependency,
+        NoPlanFound,
+        PlanningError,
+        PlanRejected,
+        RefereeError,
+        TraceRejected,
+        UnitError,
+    )
+    from lowtide.ir import Graph, Plan, PlanResult, Status
+    from lowtide.ir.serde import load_graph, load_plan, save_graph, save_plan
+    from lowtide.referee import VerifiedPlan
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Analysis",
+    "CompileError",
+    "FormatError",
+    "Graph",
+    "GraphError",
+    "InfeasibleBudget",
+    "InputError",
+    "LayoutRejected",
+    "LowtideError",
+    "MissingDependency",
+    "NoPlanFound",
+    "Plan",
+    "PlanRejected",
+    "PlanResult",
+    "PlannerFailed",
+    "PlanningError",
+    "RefereeError",
+    "Status",
+    "TraceRejected",
+    "UnitError",
+    "VerifiedPlan",
+    "__version__",
+    "analyze",
+    "capture",
+    "load_graph",
+    "load_plan",
+    "plan",
+    "require_plan",
+    "save_graph",
+    "save_plan",
+    "verify",
+]
+
+# Every name but the version, and the module that defines it.
+_MODULE_BY_NAME = {
+    **dict.fromkeys(
+        ("Analysis", "PlannerFailed", "analyze", "capture", "plan", "require_plan", "verify"), "lowtide.api"
+    ),
+    **dict.fromkeys((name for name in __all__ if name.endswith(("Error", "Rejected"))), "lowtide.errors"),
+    **dict.fromkeys(("InfeasibleBudget", "MissingDependency", "NoPlanFound"), "lowtide.errors"),
+    **dict.fromkeys(("Graph", "Plan", "PlanResult", "Status"), "lowtide.ir"),
+    **dict.fromkeys(("load_graph", "load_plan", "save_graph", "save_plan"), "lowtide.ir.serde"),
+    "VerifiedPlan": "lowtide.referee",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name at its first use."""
+    if name not in _MODULE_BY_NAME:
+        raise AttributeError(f"module 'lowtide' has no attribute {name!r}")
+    found = getattr(importlib.import_module(_MODULE_BY_NAME[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

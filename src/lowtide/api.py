@@ -1,0 +1,228 @@
+"""The table of contents of lowtide: each function is one thing a user does, written as a recipe.
+
+    model ──capture──▶ Graph ──plan──▶ PlanResult ──require_plan──▶ VerifiedPlan ──compile──▶ the same model, within it
+                         └───analyze──▶ Analysis (what holds the memory, and how far it can fall)
+
+``plan`` never trusts a planner: the referee replays what is proposed, every figure of a plan comes from that replay, a
+proposal that breaks a rule is an error that names the planner. torch and solvers are imported where they are used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lowtide.errors import InfeasibleBudget, InputError, MissingDependency, NoPlanFound
+from lowtide.ir import Graph, Plan, PlanResult, Status
+from lowtide.planners.protocol import Planner
+from lowtide.planning.analysis import Analysis, AnalysisPoint, Holding, analyze_graph, holdings_at_peak
+from lowtide.planning.facts import gather_facts, read_budget
+from lowtide.planning.failures import PlannerFailed
+from lowtide.planning.options import ProgressCallback, StopCallback, build_request, choose_planner
+from lowtide.planning.search import Search
+from lowtide.planning.words import explain_missing_plan
+from lowtide.referee import VerifiedPlan, check_plan
+from lowtide.units import Budget
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "Analysis",
+    "AnalysisPoint",
+    "Holding",
+    "PlannerFailed",
+    "analyze",
+    "capture",
+    "explain_missing_plan",
+    "holdings_at_peak",
+    "plan",
+    "require_plan",
+    "verify",
+]
+
+
+def plan(
+    graph: Graph,
+    *,
+    budget: Budget,
+    planner: str | Planner = "greedy",
+    keep_order: bool = False,
+    max_copies: int | None = None,
+    time_limit_seconds: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    bound: bool = True,
+    on_progress: ProgressCallback | None = None,
+    should_stop: StopCallback | None = None,
+) -> PlanResult:
+    """Find what to recompute so that the graph runs within a budget, in the least time.
+
+    Args:
+        graph: What to execute.
+        budget: Bytes, text such as ``"1.5GiB"``, a percentage of the baseline peak such as ``"60%"`` (rounded down to
+            whole bytes), or ``"min"``: the smallest for which a plan is found, by bisection.
+        planner: A planner, its name, or ``pkg.mod:Class``.
+        keep_order: Refuse plans whose first executions leave the given order.
+        max_copies: Most executions of one node, or None for any number.
+        time_limit_seconds: Wall-clock cap on planner and bound together, or None.
+        seed: The same graph, budget, seed and threads give the same plan.
+        threads: Threads the planner may use; None for all that this process may run on.
+        bound: Whether to look for a lower bound on the duration, too.
+        on_progress: Called with every better plan or bound.
+        should_stop: Asked now and then; true ends the search with the best found so far.
+
+    Returns:
+        Data, never None: with a verified plan (OPTIMAL, FEASIBLE), or without (INFEASIBLE: proven; TIMEOUT: none was
+        found). The bound is one for ``scope`` only.
+
+    Raises:
+        UnitError: The budget cannot be read.
+        InputError: An option or the planner's name is wrong.
+        PlannerFailed: The planner raised, or proposed what breaks a rule.
+    """
+    started = time.perf_counter()
+    facts = gather_facts(graph)
+    request = build_request(
+        graph,
+        max_copies=max_copies,
+        seed=seed,
+        threads=threads,
+        time_limit_seconds=time_limit_seconds,
+        on_progress=on_progress,
+        should_stop=should_stop,
+    )
+    search = Search(facts, choose_planner(planner), request, keep_order=keep_order, bound=bound, started=started)
+    attempt = search.attempt_smallest() if budget == "min" else search.attempt(read_budget(facts, budget))
+    return search.result(search.with_bound(attempt))
+
+
+def analyze(
+    graph: Graph,
+    *,
+    planner: str | Planner = "greedy",
+    time_limit_seconds: float | None = 30.0,
+    seed: int = 0,
+    threads: int | None = None,
+    should_stop: StopCallback | None = None,
+) -> Analysis:
+    """Say what holds the memory at the peak, and try how far it falls at which cost.
+
+    Args:
+        graph: What to look at.
+        planner: Which planner tries the falling budgets.
+        time_limit_seconds: Wall-clock cap on all of them together; None for no cap.
+        seed: Of the planner.
+        threads: Threads the planner may use; None for all that this process may run on.
+        should_stop: True ends the trying.
+
+    Raises:
+        InputError: An option or the planner's name is wrong.
+        PlannerFailed: The planner raised, or proposed what breaks a rule.
+    """
+    started = time.perf_counter()
+    facts = gather_facts(graph)
+    request = build_request(
+        graph,
+        max_copies=None,
+        seed=seed,
+        threads=threads,
+        time_limit_seconds=time_limit_seconds,
+        on_progress=None,
+        should_stop=should_stop,
+    )
+    return analyze_graph(
+        Search(facts, choose_planner(planner), request, keep_order=False, bound=False, started=started)
+    )
+
+
+def verify(graph: Graph, plan: Plan, *, budget: Budget | None = None, keep_order: bool = False) -> VerifiedPlan:
+    """Check a plan from scratch: every rule, and every figure that it claims.
+
+    Args:
+        graph: The graph that the plan is for.
+        plan: The plan, from a file perhaps.
+        budget: What it must fit, or None for the budget that the plan names.
+        keep_order: Whether first executions must follow the given order, whatever the plan's scope says.
+
+    Raises:
+        PlanRejected: The first broken rule, with its step.
+        UnitError: The budget cannot be read.
+    """
+    if budget is None:
+        return check_plan(graph, plan, keep_order=keep_order)
+    budget_bytes = read_budget(gather_facts(graph), budget)
+    return check_plan(graph, plan, budget_bytes=budget_bytes, keep_order=keep_order)
+
+
+def require_plan(result: PlanResult, graph: Graph) -> VerifiedPlan:
+    """Take the plan of a result, or raise why there is none.
+
+    Args:
+        result: What ``plan`` returned.
+        graph: The graph it was planned for.
+
+    Returns:
+        The plan, checked once more.
+
+    Raises:
+        InfeasibleBudget: No plan within the scope fits, proven.
+        NoPlanFound: None was found.
+        PlanRejected: The result is not one for this graph.
+    """
+    if result.plan is not None:
+        return check_plan(graph, result.plan)
+    kind = InfeasibleBudget if result.status is Status.INFEASIBLE else NoPlanFound
+    raise kind(
+        explain_missing_plan(result),
+        budget_bytes=result.budget_bytes,
+        bottleneck_node=result.bottleneck_node,
+        largest_working_set_bytes=result.largest_working_set_bytes,
+        smallest_known_peak_bytes=result.smallest_known_peak_bytes,
+    )
+
+
+def capture(
+    model: torch.nn.Module,
+    inputs: Sequence[Any],
+    *,
+    loss: Callable[..., Any] | None = None,
+    inference: bool = False,
+    costs: str = "profiled",
+) -> Graph:
+    """Record a model as a graph: one training step (forward and backward), or its inference.
+
+    Args:
+        model: The model; in training mode unless ``inference``.
+        inputs: Its positional arguments, an example.
+        loss: Turns the model's output into the scalar that is differentiated; None where the output is that.
+        inference: Record the forward pass only.
+        costs: ``"profiled"``: each distinct op is timed here; ``"estimated"``: from sizes alone, the same anywhere.
+
+    Raises:
+        InputError: ``costs`` is unknown, or a loss is given for inference.
+        CompileError: The model cannot be recorded; the message names the place.
+        MissingDependency: torch is not installed.
+    """
+    if costs not in ("profiled", "estimated"):
+        raise InputError(f"costs {costs!r} must be 'profiled' or 'estimated'")
+    if inference and loss is not None:
+        raise InputError("a loss is given, but inference has none: leave out one of loss and inference")
+    try:
+        if inference:
+            from lowtide.importers.torch_export import capture_inference
+
+            return capture_inference(model, inputs, costs=costs)
+        from lowtide.importers.torch_joint import capture_training
+
+        return capture_training(model, inputs, loss=loss, costs=costs)
+    except ModuleNotFoundError as error:
+        raise _as_missing_torch(error, needed_for="capturing a model") from error
+
+
+def _as_missing_torch(error: ModuleNotFoundError, *, needed_for: str) -> Exception:
+    """The error for a missing torch; any other missing module is passed on as it is."""
+    if error.name is not None and error.name.split(".")[0] == "torch":
+        return MissingDependency("torch", extra="torch", needed_for=needed_for)
+    return error

@@ -1,0 +1,1 @@
+"""Between a planner and whoever wants a plan: budgets read, proposals replayed, bounds, bisection, words."""

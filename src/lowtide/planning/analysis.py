@@ -1,0 +1,175 @@
+"""Where the memory of a graph goes, and how far recomputation lowers it at which cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lowtide.ir import Compute, Graph, Input, Lifespan, Status, Step
+from lowtide.ir.plan import increase_percent
+from lowtide.ir.sequence import baseline_steps
+from lowtide.planning.facts import read_budget
+from lowtide.planning.search import Attempt, Search
+from lowtide.referee import Replay
+
+__all__ = ["Analysis", "AnalysisPoint", "Holding", "analyze_graph", "holdings_at_peak"]
+
+_PERCENTS = (90, 80, 70, 60, 50, 40, 30, 20, 10)
+_NUM_HOLDINGS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Bytes that something holds at the peak of the given order.
+
+    Attributes:
+        name: A value, or the node whose workspace it is.
+        node: The node that made it, or None for a graph input.
+        op: That node's op, or the kind of the graph input.
+        size_bytes: Bytes.
+        is_workspace: Whether it is a node's workspace.
+    """
+
+    name: str
+    node: str | None
+    op: str
+    size_bytes: int
+    is_workspace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisPoint:
+    """What one budget costs.
+
+    Attributes:
+        budget_percent: Of the baseline peak.
+        budget_bytes: The same in bytes.
+        status: OPTIMAL or FEASIBLE with a plan; INFEASIBLE: proven, none; TIMEOUT: none found.
+        peak_bytes: Peak of the plan, or None.
+        tdi_percent: Its total duration increase, or None.
+    """
+
+    budget_percent: int
+    budget_bytes: int
+    status: Status
+    peak_bytes: int | None
+    tdi_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """Where the memory of a graph goes, and how far recomputation can lower it.
+
+    Attributes:
+        graph: Name of the graph.
+        planner: Which planner tried the budgets.
+        num_nodes: Nodes of the graph.
+        baseline_duration: Every node once.
+        duration_unit: ``"ns"`` or ``"unit"``.
+        baseline_peak_bytes: Peak of the given order without recomputation.
+        peak_node: The node during which that peak occurs first.
+        largest_working_set_bytes: No plan can be below this.
+        bottleneck_node: The node that needs it.
+        smallest_known_peak_bytes: Smallest peak of any plan met while trying.
+        holdings: What is resident at the baseline peak, largest first, at most eight.
+        points: Budgets tried, falling, down to the first that failed.
+    """
+
+    graph: str
+    planner: str
+    num_nodes: int
+    baseline_duration: int
+    duration_unit: str
+    baseline_peak_bytes: int
+    peak_node: str | None
+    largest_working_set_bytes: int
+    bottleneck_node: str | None
+    smallest_known_peak_bytes: int
+    holdings: tuple[Holding, ...]
+    points: tuple[AnalysisPoint, ...]
+
+    @property
+    def is_node_bound(self) -> bool:
+        """Whether one node alone needs the whole peak, so that neither order nor recomputation can lower it."""
+        return self.largest_working_set_bytes >= self.baseline_peak_bytes
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures as JSON values, under the names of the attributes."""
+        document = asdict(self)
+        document["points"] = [{**point, "status": str(point["status"])} for point in document["points"]]
+        return {**document, "is_node_bound": self.is_node_bound}
+
+
+def analyze_graph(search: Search) -> Analysis:
+    """Try falling budgets until one fails or the time is over.
+
+    Args:
+        search: The graph and the planner; its time limit is that of all budgets together.
+    """
+    facts = search.facts
+    graph, plain = facts.graph, facts.baseline
+    smallest_peak_bytes = plain.peak_bytes
+    points: list[AnalysisPoint] = []
+    for percent in _PERCENTS:
+        if search.is_over or facts.largest_working_set_bytes >= plain.peak_bytes:
+            break
+        attempt = search.attempt(read_budget(facts, f"{percent}%"))
+        smallest_peak_bytes = min(smallest_peak_bytes, attempt.replayed.peak_bytes)
+        points.append(_point_of(percent, attempt, plain.duration))
+        if not attempt.fits:
+            break
+    return Analysis(
+        graph=graph.name,
+        planner=search.planner.name,
+        num_nodes=len(graph.nodes),
+        baseline_duration=plain.duration,
+        duration_unit=graph.duration_unit,
+        baseline_peak_bytes=plain.peak_bytes,
+        peak_node=_peak_node(baseline_steps(graph), plain),
+        largest_working_set_bytes=facts.largest_working_set_bytes,
+        bottleneck_node=facts.bottleneck_node,
+        smallest_known_peak_bytes=smallest_peak_bytes,
+        holdings=holdings_at_peak(graph, plain)[:_NUM_HOLDINGS],
+        points=tuple(points),
+    )
+
+
+def holdings_at_peak(graph: Graph, replayed: Replay) -> tuple[Holding, ...]:
+    """What is resident at the peak of a plan, largest first.
+
+    Args:
+        graph: What is executed.
+        replayed: The plan as the referee replayed it, e.g. ``VerifiedPlan.replay``.
+    """
+    if replayed.peak_step is None:
+        return ()
+    held = [span for span in replayed.lifespans if replayed.peak_step in span.interval]
+    held.sort(key=lambda span: (-span.size_bytes, span.name, span.occurrence))
+    return tuple(_holding_of(graph, span) for span in held)
+
+
+def _peak_node(steps: Sequence[Step], replayed: Replay) -> str | None:
+    step = None if replayed.peak_step is None else steps[replayed.peak_step]
+    return step.node if isinstance(step, Compute) else None
+
+
+def _holding_of(graph: Graph, span: Lifespan) -> Holding:
+    if span.is_workspace:
+        return Holding(span.name, span.name, graph.node_by_name[span.name].op, span.size_bytes, is_workspace=True)
+    value = graph.value_by_name[span.name]
+    if isinstance(value, Input):
+        return Holding(span.name, None, str(value.kind), span.size_bytes, is_workspace=False)
+    node = graph.producer_by_value[span.name]
+    return Holding(span.name, node.name, node.op, span.size_bytes, is_workspace=False)
+
+
+def _point_of(percent: int, attempt: Attempt, baseline_duration: int) -> AnalysisPoint:
+    replayed = attempt.replayed
+    return AnalysisPoint(
+        budget_percent=percent,
+        budget_bytes=attempt.budget_bytes,
+        status=attempt.status,
+        peak_bytes=replayed.peak_bytes if attempt.fits else None,
+        tdi_percent=increase_percent(replayed.duration, baseline_duration) if attempt.fits else None,
+    )

@@ -1,0 +1,61 @@
+"""What holds of a graph whatever the plan, and what a budget as people write it means for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowtide.errors import GraphError, RefereeError
+from lowtide.ir import Graph
+from lowtide.referee import Replay, baseline, largest_working_set
+from lowtide.units import Budget, Bytes, parse_budget
+
+__all__ = ["Facts", "gather_facts", "read_budget"]
+
+_SMALLEST_REAL_PEAK_BYTES = 1024
+_LARGEST_ABSTRACT_PEAK = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What holds of a graph whatever the plan.
+
+    Attributes:
+        graph: The graph.
+        baseline: Its given order without recomputation, replayed.
+        bottleneck_node: The node with the largest working set, or None in a graph without nodes.
+        largest_working_set_bytes: What that node needs; no plan can be below it.
+    """
+
+    graph: Graph
+    baseline: Replay
+    bottleneck_node: str | None
+    largest_working_set_bytes: Bytes
+
+
+def gather_facts(graph: Graph) -> Facts:
+    """Replay the baseline and look for the largest working set.
+
+    Raises:
+        GraphError: The given order cannot be executed, e.g. it reads a value after it was overwritten.
+    """
+    bottleneck = largest_working_set(graph)
+    try:
+        plain = baseline(graph)
+    except RefereeError as error:
+        raise GraphError(f"graph {graph.name!r} cannot be executed in its given order: {error}") from error
+    return Facts(graph, plain, bottleneck.node, bottleneck.size_bytes)
+
+
+def read_budget(facts: Facts, budget: Budget) -> Bytes:
+    """A budget in bytes; for a percentage, floor(fraction x baseline peak).
+
+    A bare number below 1024 is taken for a forgotten percent sign, except where the whole graph is that small or counts
+    abstract units.
+
+    Raises:
+        UnitError: The budget cannot be read.
+    """
+    peak_bytes = facts.baseline.peak_bytes
+    is_abstract = facts.graph.duration_unit == "unit" and peak_bytes < _LARGEST_ABSTRACT_PEAK
+    smallest_bytes = 1 if is_abstract or peak_bytes < _SMALLEST_REAL_PEAK_BYTES else _SMALLEST_REAL_PEAK_BYTES
+    return parse_budget(budget, baseline_peak_bytes=peak_bytes, smallest_bytes=smallest_bytes)

@@ -1,0 +1,76 @@
+"""Options of planning as users give them, checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeAlias
+
+from lowtide.errors import InputError
+from lowtide.ir import Graph, Incumbent, Scope
+from lowtide.planners.protocol import Planner, PlanRequest
+
+__all__ = ["ProgressCallback", "StopCallback", "build_request", "choose_planner"]
+
+ProgressCallback: TypeAlias = Callable[[Incumbent], None]
+"""Told of every better plan or bound."""
+
+StopCallback: TypeAlias = Callable[[], bool]
+"""Asked now and then; true ends a search with the best found so far."""
+
+
+def choose_planner(planner: str | Planner) -> Planner:
+    """The planner itself, or the one that a name or ``pkg.mod:Class`` stands for.
+
+    Raises:
+        InputError: There is none of that name, or the object is no planner.
+    """
+    if isinstance(planner, str):
+        from lowtide.planners.table import planner_named
+
+        return planner_named(planner)
+    if not isinstance(planner, Planner):
+        raise InputError(f"planner {planner!r} has no name and propose: give a name, pkg.mod:Class, or a Planner")
+    return planner
+
+
+def build_request(
+    graph: Graph,
+    *,
+    max_copies: int | None,
+    seed: int,
+    threads: int | None,
+    time_limit_seconds: float | None,
+    on_progress: ProgressCallback | None,
+    should_stop: StopCallback | None,
+) -> PlanRequest:
+    """Everything that a planner is told, but for the budget, which is 0 yet.
+
+    Raises:
+        InputError: An option is out of range.
+    """
+    if time_limit_seconds is not None and not 0 < time_limit_seconds < float("inf"):
+        raise InputError(f"time limit {time_limit_seconds} must be a number of seconds above 0")
+    return PlanRequest(
+        graph=graph,
+        budget_bytes=0,
+        # Every planner so far keeps the given order; a plan that leaves it is marked so when it is replayed.
+        scope=Scope(
+            order="fixed", max_copies=None if max_copies is None else _check_whole("max_copies", max_copies, smallest=1)
+        ),
+        seed=_check_whole("seed", seed, smallest=0),
+        threads=_check_whole("threads", _num_usable_cores() if threads is None else threads, smallest=1),
+        time_limit_seconds=time_limit_seconds,
+        on_progress=on_progress,
+        should_stop=should_stop,
+    )
+
+
+def _check_whole(name: str, number: object, *, smallest: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
+        raise InputError(f"{name} {number!r} must be a whole number, at least {smallest}")
+    return number
+
+
+def _num_usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

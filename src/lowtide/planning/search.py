@@ -1,0 +1,300 @@
+"""One planning: ask a planner, replay what it proposes, add a bound, let the referee check the whole."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+
+from lowtide.errors import InputError, MissingDependency, RefereeError
+from lowtide.ir import Incumbent, Plan, PlanResult, Scope, Status, Step
+from lowtide.ir.sequence import baseline_steps
+from lowtide.ir.serde import graph_sha256
+from lowtide.planners.protocol import Planner, PlanRequest, Proposal
+from lowtide.planning.facts import Facts
+from lowtide.planning.failures import PlannerFailed
+from lowtide.planning.words import log_result
+from lowtide.referee import Replay, VerifiedPlan, check_plan, replay
+from lowtide.units import Bytes, format_bytes
+
+__all__ = ["Attempt", "Search"]
+
+_logger = logging.getLogger("lowtide")
+
+_MOST_EXTRA_SECONDS = 10.0  # for what nobody asked for by name: a bound, how low a graph can go
+_SHORTEST_SECONDS = 0.05
+_PLANNER_SHARE = 0.75  # of a time limit that planner and bound share
+_MIN_BUDGET_RESOLUTION = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a planner's answer to one budget comes to once the referee has replayed it.
+
+    Attributes:
+        budget_bytes: The budget.
+        status: What is claimed, as far as the replay bears it out.
+        scope: The plans of which status and bound speak.
+        steps: Those of the smallest peak met; they need not fit.
+        replayed: These steps, replayed.
+        lower_bound_duration: Proven within the scope, or None.
+        incumbents: The course of the search.
+    """
+
+    budget_bytes: Bytes
+    status: Status
+    scope: Scope
+    steps: tuple[Step, ...]
+    replayed: Replay
+    lower_bound_duration: int | None = None
+    incumbents: tuple[Incumbent, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether the steps are a plan within the budget."""
+        return self.replayed.peak_bytes <= self.budget_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A graph, a planner, and what was asked of it.
+
+    Attributes:
+        facts: Of the graph.
+        planner: Who is asked.
+        request: Everything but the budget.
+        keep_order: Refuse plans that leave the given order.
+        bound: Whether a lower bound is wanted.
+        started: ``time.perf_counter()`` at the start, from which the time limit counts.
+    """
+
+    facts: Facts
+    planner: Planner
+    request: PlanRequest
+    keep_order: bool
+    bound: bool
+    started: float
+
+    def attempt(self, budget_bytes: Bytes) -> Attempt:
+        """Answer one budget; the planner is asked only where it is of use."""
+        facts = self.facts
+        if budget_bytes >= facts.baseline.peak_bytes:
+            return self._baseline_attempt(budget_bytes)
+        if budget_bytes >= facts.largest_working_set_bytes:
+            return self._consult(budget_bytes)
+        if facts.largest_working_set_bytes >= facts.baseline.peak_bytes:
+            smallest = self._baseline_attempt(budget_bytes)
+        else:  # tells how low this graph is known to go
+            smallest = self._consult(facts.largest_working_set_bytes, most_seconds=_MOST_EXTRA_SECONDS)
+        return replace(
+            smallest,
+            budget_bytes=budget_bytes,
+            status=Status.INFEASIBLE,
+            scope=self.request.scope,
+            lower_bound_duration=None,
+        )
+
+    def attempt_smallest(self) -> Attempt:
+        """Bisect for the smallest budget with a plan: its peak is then the budget."""
+        facts = self.facts
+        best = self._baseline_attempt(facts.baseline.peak_bytes)
+        low, high = facts.largest_working_set_bytes, facts.baseline.peak_bytes
+        resolution_bytes = max(self.request.graph.alignment, (high - low) // _MIN_BUDGET_RESOLUTION)
+        budget_bytes = low
+        while low < high and not self.is_over:
+            tried = self._consult(budget_bytes)
+            if tried.replayed.peak_bytes < best.replayed.peak_bytes:
+                best = tried
+            low = low if tried.fits else budget_bytes + resolution_bytes
+            high = min(high, best.replayed.peak_bytes)
+            budget_bytes = (low + high) // 2
+        if not best.fits:  # met on the way to a smaller budget; nothing is claimed for the budget that it does fit
+            best = replace(best, status=Status.FEASIBLE, lower_bound_duration=None)
+        # The search went on at larger budgets than the one now named: its course says nothing about this one.
+        return replace(best, budget_bytes=best.replayed.peak_bytes, incumbents=())
+
+    def with_bound(self, attempt: Attempt) -> Attempt:
+        """Add the best lower bound, where one is wanted, is meant for the scope, and has time left."""
+        seconds_left = self._seconds_left()
+        seconds = _MOST_EXTRA_SECONDS if seconds_left is None else seconds_left
+        is_settled = attempt.status is Status.OPTIMAL or not attempt.fits
+        if not self.bound or is_settled or attempt.scope.order != "fixed" or self.is_over:
+            return attempt
+        from lowtide.planners.bounds import best_bound
+
+        found = best_bound(self.request.graph, attempt.budget_bytes, time_limit_seconds=max(seconds, _SHORTEST_SECONDS))
+        duration = attempt.replayed.duration
+        lower_bound_duration = max(attempt.lower_bound_duration or 0, 0 if found is None else found.duration)
+        if lower_bound_duration > duration:
+            _logger.error("bound %d exceeds the plan's duration %d, dropped: report it", lower_bound_duration, duration)
+            return attempt
+        if not lower_bound_duration:
+            return attempt
+        if self.request.on_progress is not None:
+            elapsed_seconds = time.perf_counter() - self.started
+            self.request.on_progress(Incumbent(elapsed_seconds, duration, lower_bound_duration))
+        status = Status.OPTIMAL if lower_bound_duration == duration else attempt.status
+        return replace(attempt, status=status, lower_bound_duration=lower_bound_duration)
+
+    def result(self, attempt: Attempt) -> PlanResult:
+        """Have the referee check the whole plan, and put the figures together."""
+        facts, replayed = self.facts, attempt.replayed
+        verified = self._checked_plan(attempt) if attempt.fits else None
+        result = PlanResult(
+            status=attempt.status,
+            plan=None if verified is None else verified.plan,
+            scope=attempt.scope,
+            planner=self.planner.name,
+            budget_bytes=attempt.budget_bytes,
+            baseline_peak_bytes=facts.baseline.peak_bytes,
+            largest_working_set_bytes=facts.largest_working_set_bytes,
+            bottleneck_node=facts.bottleneck_node,
+            smallest_known_peak_bytes=min(replayed.peak_bytes, facts.baseline.peak_bytes),
+            baseline_duration=facts.baseline.duration,
+            num_recomputes=replayed.num_recomputes if attempt.fits else 0,
+            lower_bound_duration=attempt.lower_bound_duration,
+            solve_seconds=time.perf_counter() - self.started,
+        )
+        log_result(result)
+        return result
+
+    def _checked_plan(self, attempt: Attempt) -> VerifiedPlan:
+        graph, request = self.request.graph, self.request
+        proposed = Plan(
+            graph_sha256=graph_sha256(graph),
+            planner=self.planner.name,
+            seed=request.seed,
+            threads=request.threads,
+            status=attempt.status,
+            scope=attempt.scope,
+            budget_bytes=attempt.budget_bytes,
+            peak_bytes=attempt.replayed.peak_bytes,
+            duration=attempt.replayed.duration,
+            baseline_duration=self.facts.baseline.duration,
+            durations=tuple(node.duration for node in graph.nodes),
+            steps=attempt.steps,
+            lower_bound_duration=attempt.lower_bound_duration,
+            incumbents=attempt.incumbents,
+        )
+        try:
+            return check_plan(
+                graph, proposed, budget_bytes=attempt.budget_bytes, keep_order=attempt.scope.order == "fixed"
+            )
+        except RefereeError as error:
+            raise PlannerFailed(self.planner, f"proposed what breaks a rule: {error}") from error
+
+    def _baseline_attempt(self, budget_bytes: Bytes) -> Attempt:
+        return Attempt(
+            budget_bytes=budget_bytes,
+            status=Status.OPTIMAL,
+            scope=self.request.scope,
+            steps=baseline_steps(self.request.graph),
+            replayed=self.facts.baseline,
+            lower_bound_duration=self.facts.baseline.duration,
+        )
+
+    def _consult(self, budget_bytes: Bytes, *, most_seconds: float | None = None) -> Attempt:
+        """Ask the planner, and replay its answer."""
+        request = replace(
+            self.request, budget_bytes=budget_bytes, time_limit_seconds=self._planner_seconds(most_seconds)
+        )
+        proposal = _propose(self.planner, request)
+        if proposal.steps is None:
+            baseline_attempt = self._baseline_attempt(budget_bytes)
+            return replace(
+                baseline_attempt,
+                status=proposal.status,
+                lower_bound_duration=proposal.lower_bound_duration,
+                incumbents=proposal.incumbents,
+            )
+        steps = tuple(proposal.steps)
+        try:
+            replayed = replay(request.graph, steps)
+        except RefereeError as error:
+            raise PlannerFailed(self.planner, f"proposed what breaks a rule: {error}") from error
+        _check_claims(self.planner, request, proposal, replayed)
+        is_in_order = replayed.first_executions == request.graph.order
+        if self.keep_order and not is_in_order:
+            raise PlannerFailed(self.planner, "was asked to keep the given order and left it")
+        attempt = Attempt(
+            budget_bytes,
+            proposal.status,
+            request.scope,
+            steps,
+            replayed,
+            proposal.lower_bound_duration,
+            proposal.incumbents,
+        )
+        if attempt.fits and attempt.status is Status.TIMEOUT:
+            attempt = replace(attempt, status=Status.FEASIBLE)
+        if attempt.status is Status.OPTIMAL:
+            attempt = replace(attempt, lower_bound_duration=replayed.duration)
+        if attempt.status is Status.INFEASIBLE:
+            attempt = replace(attempt, lower_bound_duration=None)
+        return attempt if is_in_order else _as_free_order(attempt)
+
+    def _planner_seconds(self, most_seconds: float | None) -> float | None:
+        seconds_left = self._seconds_left()
+        if seconds_left is None:
+            return most_seconds
+        seconds = seconds_left * (_PLANNER_SHARE if self.bound else 1.0)
+        return max(_SHORTEST_SECONDS, seconds if most_seconds is None else min(seconds, most_seconds))
+
+    def _seconds_left(self) -> float | None:
+        limit = self.request.time_limit_seconds
+        return None if limit is None else limit - (time.perf_counter() - self.started)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is over or somebody wants an end."""
+        seconds_left = self._seconds_left()
+        if seconds_left is not None and seconds_left <= 0:
+            return True
+        return self.request.should_stop is not None and self.request.should_stop()
+
+
+def _propose(planner: Planner, request: PlanRequest) -> Proposal:
+    try:
+        proposal: object = planner.propose(request)
+    except (InputError, MissingDependency):  # the request is at fault, or the installation
+        raise
+    except Exception as error:
+        raise PlannerFailed(planner, f"failed with {type(error).__name__}: {_one_line(error)}") from error
+    if not isinstance(proposal, Proposal):
+        raise PlannerFailed(planner, f"answered with a {type(proposal).__name__}, not a Proposal")
+    if proposal.steps is None and proposal.status in (Status.OPTIMAL, Status.FEASIBLE):
+        raise PlannerFailed(planner, f"claims status {proposal.status} without steps")
+    return proposal
+
+
+def _check_claims(planner: Planner, request: PlanRequest, proposal: Proposal, replayed: Replay) -> None:
+    """Refuse a proposal whose claims its own steps disprove."""
+    budget_bytes = request.budget_bytes
+    peak = f"peak {format_bytes(replayed.peak_bytes)}, budget {format_bytes(budget_bytes)} ({budget_bytes} bytes)"
+    fits = replayed.peak_bytes <= budget_bytes
+    if proposal.status in (Status.OPTIMAL, Status.FEASIBLE) and not fits:
+        raise PlannerFailed(planner, f"claims status {proposal.status} for steps that do not fit ({peak})")
+    if proposal.status is Status.INFEASIBLE and fits:
+        raise PlannerFailed(planner, f"claims that no plan fits, with steps that do ({peak})")
+    bound = proposal.lower_bound_duration
+    if fits and bound is not None and bound > replayed.duration:
+        raise PlannerFailed(planner, f"claims the bound {bound} for steps that take only {replayed.duration}")
+    node, num_copies = max(replayed.num_copies_by_node.items(), key=lambda item: item[1], default=("", 0))
+    max_copies = request.scope.max_copies
+    if max_copies is not None and num_copies > max_copies:
+        raise PlannerFailed(planner, f"computes node {node!r} {num_copies} times, at most {max_copies} were asked for")
+
+
+def _as_free_order(attempt: Attempt) -> Attempt:
+    """A plan that left the given order: what was claimed for the fixed order says nothing about it."""
+    return replace(
+        attempt,
+        scope=Scope(order="free", max_copies=attempt.scope.max_copies),
+        status=Status.FEASIBLE if attempt.fits else Status.TIMEOUT,
+        lower_bound_duration=None,
+        incumbents=tuple(replace(incumbent, lower_bound_duration=None) for incumbent in attempt.incumbents),
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

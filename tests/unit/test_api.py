@@ -1,0 +1,489 @@
+"""lowtide.api: plans are what the referee says, errors say what to do, rubbish from planners is named."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+import lowtide
+from lowtide import api
+from lowtide.errors import (
+    GraphError,
+    InfeasibleBudget,
+    InputError,
+    MissingDependency,
+    NoPlanFound,
+    PlanRejected,
+    UnitError,
+)
+from lowtide.ir import Graph, Incumbent, Input, Node, Scope, Status, Value
+from lowtide.ir.sequence import baseline_steps, steps_from_sequence
+from lowtide.planners.protocol import PlanRequest, Proposal
+
+KIB = 1024
+
+
+def four_nodes(*, scale: int = 1, duration_unit: str = "unit") -> Graph:
+    """A graph worked out by hand, in units of ``scale`` bytes; ``a`` is read by ``b`` and, late, by ``d``.
+
+    step        a         b         c             d
+    resident    x a       a b       a b c         a c d         baseline: 1+8, 8+8, 8+8+8, 8+8+1: peak 24
+    recomputing x a       x a b     x b c  x c a  a c d         peak 17 = the working set of d; a twice: 5 instead of 4
+    """
+
+    def value(name: str, size: int) -> Value:
+        return Value(name, size * scale)
+
+    return Graph(
+        name="four",
+        inputs=(Input("x", 1 * scale),),
+        nodes=(
+            Node("a", "op", 1, ("x",), (value("va", 8),)),
+            Node("b", "op", 1, ("va",), (value("vb", 8),)),
+            Node("c", "op", 1, ("vb",), (value("vc", 8),)),
+            Node("d", "op", 1, ("va", "vc"), (value("vd", 1),)),
+        ),
+        outputs=("vd",),
+        order=("a", "b", "c", "d"),
+        duration_unit=duration_unit,
+    )
+
+
+@dataclass
+class FakePlanner:
+    """Answers with what it was given, and remembers what it was asked."""
+
+    answer: Callable[[PlanRequest], Any]
+    name: str = "fake"
+
+    def __post_init__(self) -> None:
+        self.requests: list[PlanRequest] = []
+
+    def propose(self, request: PlanRequest) -> Proposal:
+        self.requests.append(request)
+        return self.answer(request)  # type: ignore[no-any-return]  # rubbish included
+
+
+def sequence_planner(*sequence: str, status: Status = Status.FEASIBLE, bound: int | None = None) -> FakePlanner:
+    return FakePlanner(
+        lambda request: Proposal(
+            status, steps_from_sequence(request.graph, sequence), lower_bound_duration=bound, incumbents=()
+        )
+    )
+
+
+def recomputing(request: PlanRequest) -> Proposal:
+    """An honest planner for ``four_nodes``: it knows the baseline and the plan that recomputes ``a``."""
+    scale = request.graph.input_by_name["x"].size_bytes
+    steps = steps_from_sequence(request.graph, ("a", "b", "c", "a", "d"))
+    return Proposal(Status.FEASIBLE if request.budget_bytes >= 17 * scale else Status.TIMEOUT, steps)
+
+
+def refuse_to_be_asked(request: PlanRequest) -> Proposal:
+    raise AssertionError(f"asked for {request.budget_bytes} bytes")
+
+
+# ------------------------------------------------------------------------------------------------ plan
+
+
+def test_plan_has_the_figures_of_the_hand_calculation() -> None:
+    graph = four_nodes()
+    planner = FakePlanner(recomputing)
+    result = api.plan(graph, budget=20, planner=planner, seed=3, threads=2, bound=False)
+    assert result.plan is not None
+    assert (result.status, result.scope) == (Status.FEASIBLE, Scope("fixed", None))
+    assert (result.plan.peak_bytes, result.plan.duration, result.num_recomputes) == (17, 5, 1)
+    assert (result.baseline_peak_bytes, result.baseline_duration, result.plan.tdi_percent) == (24, 4, 25.0)
+    assert (result.largest_working_set_bytes, result.bottleneck_node) == (17, "d")
+    assert result.smallest_known_peak_bytes == 17
+    assert result.plan.footprint_bytes is None
+    assert (planner.requests[0].seed, planner.requests[0].threads, planner.requests[0].budget_bytes) == (3, 2, 20)
+
+
+def test_as_dict_has_the_keys_of_the_json_output() -> None:
+    document = api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), bound=False).as_dict()
+    assert list(document) == [
+        "status",
+        "scope",
+        "planner",
+        "budget_bytes",
+        "peak_bytes",
+        "footprint_bytes",
+        "baseline_peak_bytes",
+        "largest_working_set_bytes",
+        "bottleneck_node",
+        "smallest_known_peak_bytes",
+        "duration",
+        "baseline_duration",
+        "tdi_percent",
+        "lower_bound_tdi_percent",
+        "num_recomputes",
+        "solve_seconds",
+    ]
+    assert document["scope"] == {"order": "fixed", "max_copies": None}
+
+
+@pytest.mark.parametrize("budget", [24, 10**6, "100%", "24 B"])
+def test_budget_of_the_baseline_needs_no_planner_and_is_optimal(budget: int | str) -> None:
+    result = api.plan(four_nodes(), budget=budget, planner=FakePlanner(refuse_to_be_asked))
+    assert result.plan is not None
+    assert (result.status, result.plan.tdi_percent, result.num_recomputes) == (Status.OPTIMAL, 0.0, 0)
+    assert (result.lower_bound_duration, result.plan.steps) == (4, baseline_steps(four_nodes()))
+
+
+def test_percentage_is_rounded_down() -> None:
+    result = api.plan(four_nodes(), budget="99%", planner=FakePlanner(recomputing), bound=False)
+    assert result.budget_bytes == 23  # 23.76
+
+
+def test_budget_below_the_largest_working_set_is_infeasible_with_numbers() -> None:
+    planner = FakePlanner(recomputing)
+    result = api.plan(four_nodes(), budget=16, planner=planner)
+    assert (result.status, result.plan, result.num_recomputes) == (Status.INFEASIBLE, None, 0)
+    assert (result.bottleneck_node, result.largest_working_set_bytes) == ("d", 17)
+    assert result.smallest_known_peak_bytes == 17
+    assert [request.budget_bytes for request in planner.requests] == [17]
+
+
+def test_timeout_is_data_and_knows_the_smallest_peak_met() -> None:
+    result = api.plan(four_nodes(), budget=20, planner=FakePlanner(lambda _: Proposal(Status.TIMEOUT, None)))
+    assert (result.status, result.plan, result.smallest_known_peak_bytes) == (Status.TIMEOUT, None, 24)
+
+
+def test_planners_proof_of_infeasibility_is_passed_on() -> None:
+    result = api.plan(four_nodes(), budget=20, planner=FakePlanner(lambda _: Proposal(Status.INFEASIBLE, None)))
+    assert (result.status, result.plan) == (Status.INFEASIBLE, None)
+
+
+def test_min_finds_the_smallest_budget() -> None:
+    result = api.plan(four_nodes(), budget="min", planner=FakePlanner(recomputing), bound=False)
+    assert result.plan is not None
+    assert (result.budget_bytes, result.plan.peak_bytes, result.plan.budget_bytes) == (17, 17, 17)
+
+
+def test_min_bisects_where_the_planner_needs_more_than_the_working_set() -> None:
+    """A planner that finds a plan (of peak 17) only from 20 up, and says nothing below."""
+
+    def answer(request: PlanRequest) -> Proposal:
+        steps = steps_from_sequence(request.graph, ("a", "b", "c", "a", "d"))
+        return Proposal(Status.FEASIBLE, steps) if request.budget_bytes >= 20 else Proposal(Status.TIMEOUT, None)
+
+    planner = FakePlanner(answer)
+    result = api.plan(four_nodes(), budget="min", planner=planner, bound=False)
+    assert result.budget_bytes == 17  # the plan found at 20 or more happens to have that peak
+    assert planner.requests[0].budget_bytes == 17
+    assert any(20 <= request.budget_bytes < 24 for request in planner.requests)
+
+
+def test_min_without_any_success_is_the_baseline() -> None:
+    planner = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None))
+    result = api.plan(four_nodes(), budget="min", planner=planner)
+    assert (result.budget_bytes, result.status) == (24, Status.OPTIMAL)
+    assert len(planner.requests) <= 8
+
+
+def test_progress_and_stop_reach_the_planner() -> None:
+    seen: list[Incumbent] = []
+
+    def answer(request: PlanRequest) -> Proposal:
+        assert request.on_progress is not None
+        assert request.should_stop is not None
+        request.on_progress(Incumbent(0.5, 5, None))
+        assert request.should_stop()
+        return recomputing(request)
+
+    result = api.plan(
+        four_nodes(), budget=20, planner=FakePlanner(answer), on_progress=seen.append, should_stop=lambda: True
+    )
+    assert seen == [Incumbent(0.5, 5, None)]
+    assert result.plan is not None  # stopped: no bound was looked for, the plan is kept
+
+
+def test_time_limit_is_shared_between_planner_and_bound() -> None:
+    planner = FakePlanner(recomputing)
+    api.plan(four_nodes(), budget=20, planner=planner, time_limit_seconds=8.0, bound=False)
+    api.plan(four_nodes(), budget=20, planner=planner, time_limit_seconds=8.0, should_stop=lambda: True)
+    alone, shared = (request.time_limit_seconds for request in planner.requests)
+    assert alone is not None
+    assert shared is not None
+    assert 7.0 < alone <= 8.0
+    assert 5.0 < shared <= 6.0
+
+
+def test_optimal_claim_of_a_planner_is_its_bound() -> None:
+    planner = sequence_planner("a", "b", "c", "a", "d", status=Status.OPTIMAL)
+    result = api.plan(four_nodes(), budget=20, planner=planner)
+    assert (result.status, result.lower_bound_duration) == (Status.OPTIMAL, 5)
+
+
+def test_plan_that_leaves_the_order_is_marked_and_loses_its_bound() -> None:
+    planner = sequence_planner("p", "r", "q", "s", status=Status.OPTIMAL, bound=4)
+    result = api.plan(two_branches(), budget=10, planner=planner)
+    assert result.plan is not None
+    assert (result.scope.order, result.status, result.lower_bound_duration) == ("free", Status.FEASIBLE, None)
+    with pytest.raises(api.PlannerFailed, match="planner 'fake' was asked to keep the given order and left it"):
+        api.plan(two_branches(), budget=10, planner=planner, keep_order=True)
+
+
+def two_branches() -> Graph:
+    """Two branches of two nodes, given in an order that keeps both large values: baseline peak 13 at ``r``."""
+    return Graph(
+        name="branches",
+        inputs=(),
+        nodes=(
+            Node("p", "op", 1, (), (Value("vp", 6),)),
+            Node("q", "op", 1, (), (Value("vq", 6),)),
+            Node("r", "op", 1, ("vp",), (Value("vr", 1),)),
+            Node("s", "op", 1, ("vq", "vr"), (Value("vs", 1),)),
+        ),
+        outputs=("vs",),
+        order=("p", "q", "r", "s"),
+        duration_unit="unit",
+    )
+
+
+def test_one_info_line_per_plan(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="lowtide"):
+        api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), bound=False)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(
+        "plan feasible (fake, in the given order): budget 20 B, peak 24 B -> 17 B, TDI 25.000 %, bound none, "
+        "1 recomputations, "
+    )
+
+
+# ------------------------------------------------------------------------------------------------ budgets
+
+
+@pytest.mark.parametrize(
+    ("budget", "text"),
+    [
+        (0.6, "budget 0.6 is a float: give whole bytes, text such as '1.5GiB', or '60%'"),
+        (60, "budget 60 bytes? For a share of the plain peak write '60%'"),
+        ("60", "budget 60 bytes? For a share of the plain peak write '60%'"),
+        ("0%", "budget '0%' must be above 0% and at most 1000% of the plain peak"),
+    ],
+)
+def test_budgets_refused_on_a_real_model(budget: Any, text: str) -> None:
+    graph = four_nodes(scale=KIB, duration_unit="ns")
+    with pytest.raises(UnitError) as caught:
+        api.plan(graph, budget=budget, planner=FakePlanner(recomputing))
+    assert str(caught.value) == text
+
+
+def test_bare_numbers_are_read_where_units_are_abstract_and_few() -> None:
+    result = api.plan(four_nodes(scale=10), budget=200, planner=FakePlanner(recomputing), bound=False)
+    assert result.budget_bytes == 200
+    with pytest.raises(UnitError):
+        api.plan(four_nodes(scale=2**20), budget=200, planner=FakePlanner(recomputing))
+
+
+# ------------------------------------------------------------------------------------------------ rubbish
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda _: _raise(KeyError("vx")), "failed with KeyError: 'vx'"),
+        (lambda _: None, "answered with a NoneType, not a Proposal"),
+        (lambda _: Proposal(Status.FEASIBLE, None), "claims status feasible without steps"),
+        (
+            lambda request: Proposal(Status.FEASIBLE, baseline_steps(request.graph)),
+            "claims status feasible for steps that do not fit (peak 24 B, budget 20 B (20 bytes))",
+        ),
+        (
+            lambda request: replace(recomputing(request), status=Status.INFEASIBLE),
+            "claims that no plan fits, with steps that do (peak 17 B, budget 20 B (20 bytes))",
+        ),
+        (
+            lambda request: replace(recomputing(request), lower_bound_duration=6),
+            "claims the bound 6 for steps that take only 5",
+        ),
+    ],
+)
+def test_rubbish_names_the_planner(answer: Callable[[PlanRequest], Any], text: str) -> None:
+    with pytest.raises(api.PlannerFailed) as caught:
+        api.plan(four_nodes(), budget=20, planner=FakePlanner(answer))
+    assert str(caught.value) == f"planner 'fake' {text}: choose another planner, or mend this one"
+    assert not caught.value.is_builtin
+
+
+def test_steps_that_break_a_rule_name_planner_rule_and_step() -> None:
+    planner = sequence_planner("a", "c", "b", "d")
+    with pytest.raises(api.PlannerFailed) as caught:
+        api.plan(four_nodes(), budget=20, planner=planner)
+    assert str(caught.value).startswith("planner 'fake' proposed what breaks a rule: ")
+    assert isinstance(caught.value.__cause__, PlanRejected)
+
+
+def test_too_many_copies_name_the_planner() -> None:
+    with pytest.raises(api.PlannerFailed, match="computes node 'a' 2 times, at most 1 were asked for"):
+        api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), max_copies=1)
+
+
+def test_planners_own_input_errors_pass_unchanged() -> None:
+    for error in (InputError("not in this scope"), MissingDependency("ortools", extra="exact", needed_for="cpsat")):
+        with pytest.raises(type(error)) as caught:
+            api.plan(four_nodes(), budget=20, planner=FakePlanner(lambda _, error=error: _raise(error)))
+        assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"seed": -1}, "seed -1 must be a whole number, at least 0"),
+        ({"threads": 0}, "threads 0 must be a whole number, at least 1"),
+        ({"max_copies": True}, "max_copies True must be a whole number, at least 1"),
+        ({"time_limit_seconds": 0.0}, "time limit 0.0 must be a number of seconds above 0"),
+        ({"time_limit_seconds": float("nan")}, "time limit nan must be a number of seconds above 0"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), **options)
+    assert str(caught.value) == text
+
+
+def test_object_that_is_no_planner() -> None:
+    with pytest.raises(InputError, match="planner 3 has no name and propose"):
+        api.plan(four_nodes(), budget=20, planner=3)  # type: ignore[arg-type]
+
+
+def test_graph_whose_order_cannot_be_executed() -> None:
+    graph = Graph(
+        name="overwritten",
+        inputs=(Input("x", 4),),
+        nodes=(
+            Node("w", "op_", 1, ("x",), (Value("vw", 0, overwrites="x"),)),
+            Node("r", "op", 1, ("x",), (Value("vr", 4),)),
+        ),
+        outputs=("vw", "vr"),
+        order=("w", "r"),
+    )
+    with pytest.raises(GraphError, match="graph 'overwritten' cannot be executed in its given order: "):
+        api.plan(graph, budget="50%", planner=FakePlanner(recomputing))
+
+
+# ------------------------------------------------------------------------------------------------ no plan, as an error
+
+
+def test_require_plan_gives_the_verified_plan() -> None:
+    graph = four_nodes()
+    result = api.plan(graph, budget=20, planner=FakePlanner(recomputing), bound=False)
+    verified = api.require_plan(result, graph)
+    assert verified.plan == result.plan
+    assert verified.replay.num_recomputes == 1
+
+
+def test_require_plan_below_the_working_set() -> None:
+    graph = four_nodes(scale=KIB)
+    result = api.plan(graph, budget="16 KiB", planner=FakePlanner(recomputing))
+    with pytest.raises(InfeasibleBudget) as caught:
+        api.require_plan(result, graph)
+    assert str(caught.value) == (
+        "budget 16.0 KiB is below the smallest possible peak 17.0 KiB: node 'd' needs that for its inputs and outputs "
+        "together. Raise the budget or split that node. The smallest budget known to work is 17.0 KiB (17408 bytes)."
+    )
+    assert isinstance(caught.value, MemoryError)
+    assert (caught.value.budget_bytes, caught.value.bottleneck_node) == (16 * KIB, "d")
+    assert (caught.value.largest_working_set_bytes, caught.value.smallest_known_peak_bytes) == (17 * KIB, 17 * KIB)
+
+
+def test_require_plan_with_a_planners_proof() -> None:
+    graph = four_nodes()
+    result = api.plan(graph, budget=20, planner=FakePlanner(lambda _: Proposal(Status.INFEASIBLE, None)), max_copies=2)
+    with pytest.raises(InfeasibleBudget) as caught:
+        api.require_plan(result, graph)
+    assert str(caught.value) == (
+        "budget 20 B: planner 'fake' proved that no plan in the given order with at most 2 copies of a node fits. "
+        "Raise the budget. The smallest budget known to work is 24 B (24 bytes)."
+    )
+
+
+def test_require_plan_without_proof() -> None:
+    graph = four_nodes()
+    result = api.plan(graph, budget=20, planner=FakePlanner(lambda _: Proposal(Status.TIMEOUT, None)))
+    with pytest.raises(NoPlanFound) as caught:
+        api.require_plan(replace(result, solve_seconds=1.25), graph)
+    assert str(caught.value) == (
+        "no plan found within budget 20 B by planner 'fake' in 1.2 s, which proves nothing. Raise the budget, or give "
+        "it more time or another planner. The smallest budget known to work is 24 B (24 bytes)."
+    )
+
+
+# ------------------------------------------------------------------------------------------------ verify, analyze
+
+
+def test_verify_refuses_a_plan_of_another_graph_and_a_smaller_budget() -> None:
+    graph = four_nodes()
+    plan = api.plan(graph, budget=20, planner=FakePlanner(recomputing), bound=False).plan
+    assert plan is not None
+    assert api.verify(graph, plan).replay.peak_bytes == 17
+    assert api.verify(graph, plan, budget="75%").plan == plan
+    with pytest.raises(PlanRejected, match="budget"):
+        api.verify(graph, plan, budget=16)
+    with pytest.raises(PlanRejected, match="graph"):
+        api.verify(four_nodes(scale=2), plan)
+
+
+def test_analyze_says_what_holds_the_peak_and_how_low_it_goes() -> None:
+    analysis = api.analyze(four_nodes(), planner=FakePlanner(recomputing))
+    assert (analysis.baseline_peak_bytes, analysis.peak_node) == (24, "c")
+    assert (analysis.largest_working_set_bytes, analysis.bottleneck_node) == (17, "d")
+    assert [(holding.name, holding.node, holding.size_bytes) for holding in analysis.holdings] == [
+        ("va", "a", 8),
+        ("vb", "b", 8),
+        ("vc", "c", 8),
+    ]
+    assert [(point.budget_percent, point.status, point.tdi_percent) for point in analysis.points] == [
+        (90, Status.FEASIBLE, 25.0),
+        (80, Status.FEASIBLE, 25.0),
+        (70, Status.INFEASIBLE, None),  # floor(16.8) is below the 17 of d
+    ]
+    assert analysis.smallest_known_peak_bytes == 17
+    assert not analysis.is_node_bound
+    assert analysis.as_dict()["points"][2]["status"] == "infeasible"
+
+
+def test_analyze_of_a_graph_that_one_node_bounds_asks_no_planner() -> None:
+    graph = Graph("one", (), (Node("n", "op", 1, (), (Value("v", 4),), workspace_bytes=3),), ("v",), ("n",))
+    analysis = api.analyze(graph, planner=FakePlanner(refuse_to_be_asked))
+    assert analysis.is_node_bound
+    assert analysis.points == ()
+    assert [(holding.name, holding.is_workspace, holding.size_bytes) for holding in analysis.holdings] == [
+        ("v", False, 4),
+        ("n", True, 3),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ capture, names
+
+
+def test_capture_refuses_options_that_contradict_each_other() -> None:
+    with pytest.raises(InputError) as caught:
+        api.capture(None, (), loss=len, inference=True)  # type: ignore[arg-type]
+    assert str(caught.value) == "a loss is given, but inference has none: leave out one of loss and inference"
+    with pytest.raises(InputError) as caught:
+        api.capture(None, (), costs="guessed")  # type: ignore[arg-type]
+    assert str(caught.value) == "costs 'guessed' must be 'profiled' or 'estimated'"
+
+
+def test_public_names_resolve_and_are_sorted() -> None:
+    assert lowtide.__all__ == sorted(lowtide.__all__)
+    for name in lowtide.__all__:
+        assert getattr(lowtide, name) is not None
+    assert set(lowtide.__all__) <= set(dir(lowtide))
+    assert lowtide.plan is api.plan
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'lowtide' has no attribute 'plann'"):
+        lowtide.plann  # type: ignore[attr-defined]  # noqa: B018
