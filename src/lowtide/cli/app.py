@@ -1,0 +1,117 @@
+"""The command ``lowtide``: its commands, and which exit code each error becomes."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import lowtide
+from lowtide.api import PlannerFailed
+from lowtide.cli.capture import capture
+from lowtide.cli.doctor import doctor
+from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.output import print_error
+from lowtide.cli.plan import plan
+from lowtide.cli.verify import verify
+from lowtide.errors import LowtideError, PlanningError, RefereeError
+
+__all__ = ["main"]
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer exports its subclass only
+
+_app = typer.Typer(
+    name="lowtide",
+    help="Train and run neural networks within a memory budget given in bytes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for _command in (capture, plan, verify, doctor):
+    _app.command()(_command)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"lowtide {lowtide.__version__}")
+        raise typer.Exit
+
+
+@_app.callback()
+def _options(
+    version: Annotated[  # noqa: ARG001  (its callback does the work)
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: What follows ``lowtide``, or None for the process's own.
+
+    Returns:
+        The exit code (see :class:`~lowtide.cli.exit_codes.ExitCode`).
+    """
+    try:
+        code = _app(args=None if arguments is None else list(arguments), prog_name="lowtide", standalone_mode=False)
+    except _UsageError as error:
+        return _fail_usage(error)
+    except (typer.Abort, KeyboardInterrupt):
+        return _fail("interrupted", ExitCode.INTERRUPTED)
+    except LowtideError as error:
+        if isinstance(error, PlannerFailed) and error.is_builtin:
+            return _report_bug(error)
+        return _fail(str(error), _exit_code_of(error))
+    except Exception as error:  # noqa: BLE001  (the last resort: whatever is left is our bug, and says so)
+        return _report_bug(error)
+    if code == ExitCode.INTERRUPTED:
+        print_error("interrupted")
+    return int(code) if isinstance(code, int) else int(ExitCode.DONE)
+
+
+def _fail_usage(error: Exception) -> int:
+    message = str(error.format_message())  # type: ignore[attr-defined]  # every usage error has it
+    if not message:  # ``lowtide`` alone: typer has printed the help
+        return int(ExitCode.BAD_INPUT)
+    return _fail(f"{message.rstrip('.')}: see lowtide --help", ExitCode.BAD_INPUT)
+
+
+def _exit_code_of(error: LowtideError) -> ExitCode:
+    if isinstance(error, RefereeError):
+        return ExitCode.CHECK_FAILED
+    if isinstance(error, PlanningError):
+        return ExitCode.NO_PLAN
+    return ExitCode.BAD_INPUT
+
+
+def _fail(message: str, code: ExitCode) -> int:
+    print_error(message)
+    return int(code)
+
+
+def _report_bug(error: Exception) -> int:
+    what = f"{type(error).__name__}: {error}"
+    try:
+        place = f"the traceback is in {_save_traceback(error)}"
+    except OSError as not_saved:
+        place = f"the traceback could not be saved ({not_saved.strerror})"
+    return _fail(f"this is a bug in lowtide, please report it; {place}: {what}", ExitCode.OUR_BUG)
+
+
+def _save_traceback(error: Exception) -> Path:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="lowtide-crash-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(f"lowtide {lowtide.__version__}, Python {platform.python_version()}, {platform.platform()}\n")
+        file.write(f"arguments: {sys.argv[1:]}\n\n")
+        file.writelines(traceback.format_exception(error))
+    return Path(file.name)

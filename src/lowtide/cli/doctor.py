@@ -1,0 +1,177 @@
+"""``lowtide doctor``: what works on this machine, what was never tried, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import lowtide
+from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.output import print_table, print_text
+from lowtide.units import format_bytes
+
+__all__ = ["SUPPORT_TABLE", "TORCH_SUPPORT", "Finding", "Support", "TorchSupport", "doctor", "torch_finding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at.
+
+    Attributes:
+        what: Its name.
+        state: ``ok``, ``missing``, ``untested`` or ``refused``.
+        detail: What was found, and what to do where it is not ok.
+    """
+
+    what: str
+    state: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSupport:
+    """Versions (major, minor): accepted from ``oldest`` up to, not including, ``first_refused``; ``tested`` by CI."""
+
+    oldest: tuple[int, int]
+    tested: tuple[int, int]
+    first_refused: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """One line of the support table; ``compile`` is lowtide.compile, ``budget`` the online lowtide.budget."""
+
+    device: str
+    system: str
+    torch: str
+    compile: str
+    budget: str
+
+
+TORCH_SUPPORT = TorchSupport(oldest=(2, 9), tested=(2, 13), first_refused=(2, 15))
+
+SUPPORT_TABLE = (
+    Support("CPU", "Linux", "2.13", "works", "not yet available"),
+    Support("CPU", "Linux", "2.9 - 2.14, other", "untested", "not yet available"),
+    Support("CPU", "macOS, Windows", "2.9 - 2.14", "untested", "not yet available"),
+    Support("CUDA", "Linux", "2.9 - 2.14", "untested", "not yet available"),
+    Support("other", "any", "any", "untested", "not yet available"),
+)
+
+_EXTRAS = {"exact": ("ortools",), "report": ("matplotlib",), "demo": ("transformers", "matplotlib", "torch")}
+_COMPILERS = ("c++", "g++", "clang++")
+
+
+def doctor() -> int:
+    """Say what works here: Python, torch, compiler, native modules, extras, machine."""
+    findings = [
+        Finding("lowtide", "ok", lowtide.__version__),
+        _python_finding(),
+        torch_finding(_installed_version("torch")),
+        _compiler_finding(),
+        *_native_findings(Path(lowtide.__file__).parent),
+        *(_extra_finding(extra, packages) for extra, packages in _EXTRAS.items()),
+        _machine_finding(),
+        _cache_finding(_cache_folder()),
+    ]
+    print_table(("", "state", "detail"), [(item.what, item.state, item.detail) for item in findings])
+    print_text()
+    print_table(
+        ("device", "system", "torch", "compile", "budget (online)"),
+        [(row.device, row.system, row.torch, row.compile, row.budget) for row in SUPPORT_TABLE],
+    )
+    return ExitCode.DONE
+
+
+def torch_finding(version: str | None) -> Finding:
+    """Judge a version of torch, e.g. ``"2.13.0+cpu"``; None where torch is missing."""
+    if version is None:
+        return Finding("torch", "missing", "pip install 'lowtide[torch]' to capture and compile models")
+    found = _major_minor(version)
+    support = TORCH_SUPPORT
+    if found is None or not support.oldest <= found < support.first_refused:
+        accepted = f"{_dotted(support.oldest)} up to, not including, {_dotted(support.first_refused)}"
+        return Finding("torch", "refused", f"{version}, accepted is {accepted}")
+    if found != support.tested:
+        return Finding("torch", "untested", f"{version}, accepted; tested is {_dotted(support.tested)}")
+    return Finding("torch", "ok", f"{version}, tested")
+
+
+def _python_finding() -> Finding:
+    return Finding("Python", "ok", f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}")
+
+
+def _compiler_finding() -> Finding:
+    for name in filter(None, (os.environ.get("CXX"), *_COMPILERS)):
+        path = shutil.which(name)
+        if path is None:
+            continue
+        try:
+            done = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=10)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return Finding("C++ compiler", "ok", f"{path}: {done.stdout.splitlines()[0] if done.stdout else 'no version'}")
+    return Finding("C++ compiler", "missing", "needed only to build lowtide from source: install g++ or clang++")
+
+
+def _native_findings(package: Path) -> list[Finding]:
+    suffixes = (*EXTENSION_SUFFIXES, ".so")
+    found = sorted(path for path in package.rglob("*") if path.name.endswith(suffixes))
+    if not found:
+        return [Finding("native modules", "missing", "run make build, or install a wheel")]
+    return [Finding("native module", "ok", str(path.relative_to(package))) for path in found]
+
+
+def _extra_finding(extra: str, packages: tuple[str, ...]) -> Finding:
+    version_by_package = {package: _installed_version(package) for package in packages}
+    missing = [package for package, version in version_by_package.items() if version is None]
+    if missing:
+        return Finding(f"extra [{extra}]", "missing", f"{', '.join(missing)}: pip install 'lowtide[{extra}]'")
+    return Finding(
+        f"extra [{extra}]", "ok", ", ".join(f"{package} {version}" for package, version in version_by_package.items())
+    )
+
+
+def _machine_finding() -> Finding:
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    gpu = ", an NVIDIA GPU" if Path("/dev/nvidiactl").exists() else ""
+    return Finding(
+        "machine", "ok", f"{platform.system()} {platform.machine()}, {cores} cores, {format_bytes(memory_bytes)}{gpu}"
+    )
+
+
+def _cache_finding(folder: Path) -> Finding:
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK):
+        return Finding("cache folder", "ok", f"{folder}, writable")
+    return Finding("cache folder", "missing", f"{folder} cannot be written to: set XDG_CACHE_HOME")
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "lowtide"
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _major_minor(version: str) -> tuple[int, int] | None:
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"

@@ -1,0 +1,109 @@
+"""Plans and analyses as small tables for people."""
+
+from __future__ import annotations
+
+from lowtide import api
+from lowtide.api import Analysis
+from lowtide.cli.output import print_facts, print_table, print_text
+from lowtide.ir import Graph, PlanResult, Scope
+from lowtide.referee import VerifiedPlan
+from lowtide.units import format_bytes
+
+__all__ = ["print_analysis", "print_result"]
+
+_NUM_HOLDINGS = 3
+
+
+def print_result(graph: Graph, result: PlanResult, budget: str) -> None:
+    """Print what came of planning; ``budget`` is what the user wrote."""
+    echoed = f"{format_bytes(result.budget_bytes)} = {result.budget_bytes} bytes"
+    facts = [
+        ("graph", f"{graph.name or 'unnamed'}, {len(graph.nodes)} nodes"),
+        ("status", f"{result.status}, {_describe_scope(result.scope)}"),
+        ("planner", f"{result.planner}, {result.solve_seconds:.2f} s"),
+        ("budget", echoed if budget.strip().isdigit() else f"{budget.strip()}: {echoed}"),
+        ("plain peak", format_bytes(result.baseline_peak_bytes)),
+    ]
+    if result.plan is None:
+        print_facts(
+            [
+                *facts,
+                ("largest node", f"{result.bottleneck_node}: {format_bytes(result.largest_working_set_bytes)}"),
+                ("smallest peak", f"{format_bytes(result.smallest_known_peak_bytes)}, of the plans met"),
+            ]
+        )
+        return
+    verified = api.require_plan(result, graph)
+    share_percent = 100 * result.plan.peak_bytes / result.baseline_peak_bytes if result.baseline_peak_bytes else 100.0
+    bound = result.plan.lower_bound_tdi_percent
+    print_facts(
+        [
+            *facts,
+            ("planned peak", f"{format_bytes(result.plan.peak_bytes)}, {share_percent:.1f} % of the plain peak"),
+            ("TDI", f"{result.plan.tdi_percent:.3f} %, {result.num_recomputes} recomputations"),
+            ("bound", "none" if bound is None else f"{bound:.3f} %, {_describe_scope(result.scope)}"),
+            ("gap", "unknown" if bound is None else f"{result.plan.tdi_percent - bound:.3f} points"),
+            ("at the peak", _describe_holdings(verified)),
+        ]
+    )
+
+
+def _describe_holdings(verified: VerifiedPlan) -> str:
+    holdings = api.holdings_at_peak(verified.graph, verified.replay)
+    named = [f"{holding.name} {format_bytes(holding.size_bytes)}" for holding in holdings[:_NUM_HOLDINGS]]
+    rest = holdings[_NUM_HOLDINGS:]
+    if rest:
+        named.append(f"{len(rest)} others {format_bytes(sum(holding.size_bytes for holding in rest))}")
+    return ", ".join(named) or "nothing"
+
+
+def _describe_scope(scope: Scope) -> str:
+    order = "given order" if scope.order == "fixed" else "free order"
+    copies = "any number of copies" if scope.max_copies is None else f"at most {scope.max_copies} copies"
+    return f"{order}, {copies}"
+
+
+def print_analysis(analysis: Analysis) -> None:
+    """Print where the memory goes and what could help."""
+    print_facts(
+        [
+            ("graph", f"{analysis.graph or 'unnamed'}, {analysis.num_nodes} nodes"),
+            ("plain peak", f"{format_bytes(analysis.baseline_peak_bytes)}, at node {analysis.peak_node}"),
+            ("largest node", f"{analysis.bottleneck_node}: {format_bytes(analysis.largest_working_set_bytes)}"),
+            ("smallest peak", f"{format_bytes(analysis.smallest_known_peak_bytes)}, planner {analysis.planner}"),
+        ]
+    )
+    print_text()
+    print_table(
+        ("held at the plain peak", "made by", "size"),
+        [(holding.name, holding.op, format_bytes(holding.size_bytes)) for holding in analysis.holdings],
+        right=(2,),
+    )
+    if analysis.points:
+        print_text()
+        print_table(
+            ("budget", "", "planned peak", "TDI"),
+            [
+                (
+                    f"{point.budget_percent}%",
+                    format_bytes(point.budget_bytes),
+                    str(point.status) if point.peak_bytes is None else format_bytes(point.peak_bytes),
+                    "" if point.tdi_percent is None else f"{point.tdi_percent:.3f} %",
+                )
+                for point in analysis.points
+            ],
+            right=(0, 1, 2, 3),
+        )
+    print_text()
+    print_text(_advise(analysis))
+
+
+def _advise(analysis: Analysis) -> str:
+    if analysis.is_node_bound:
+        return (
+            f"Node {analysis.bottleneck_node!r} alone needs the whole peak: neither order nor recomputation can lower "
+            "it. Make its inputs, outputs or workspace smaller, or split it."
+        )
+    if analysis.smallest_known_peak_bytes >= analysis.baseline_peak_bytes:
+        return "No plan below the plain peak was found. Another planner or more time may find one."
+    return f"Recomputation helps: lowtide plan SOURCE --budget {analysis.smallest_known_peak_bytes} has a plan."

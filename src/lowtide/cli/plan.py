@@ -1,0 +1,106 @@
+"""``lowtide plan``: a plan within a budget, or without a budget what holds the memory and what could help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowtide import api
+from lowtide.api import Analysis
+from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.figures import print_analysis, print_result
+from lowtide.cli.output import StdoutKeptClean, check_writable, print_error, print_json, print_text
+from lowtide.cli.progress import Interruption, ProgressLine
+from lowtide.cli.sources import SOURCE_HELP, add_working_folder_to_path, load_source
+from lowtide.errors import InputError
+from lowtide.ir import Graph, PlanResult
+from lowtide.ir.serde import save_plan
+
+__all__ = ["plan"]
+
+_ANALYSIS_SECONDS = 30.0
+
+
+def plan(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="B", help="Bytes, 1.5GiB, 60% of the plain peak, or min. Without it: an analysis."),
+    ] = None,
+    planner: Annotated[str, typer.Option(metavar="NAME", help="A planner's name, or pkg.mod:Class.")] = "greedy",
+    time_limit: Annotated[float | None, typer.Option(metavar="S", help="Seconds for planner and bound.")] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Same seed and threads, same plan.")] = 0,
+    threads: Annotated[int | None, typer.Option(metavar="N", help="Threads; all by default.")] = None,
+    keep_order: Annotated[bool, typer.Option("--keep-order", help="Refuse plans that leave the given order.")] = False,
+    max_copies: Annotated[int | None, typer.Option(metavar="C", help="Most executions of one node.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Plan SOURCE within a budget, or say what holds its memory."""
+    _check_output(output, budget)
+    add_working_folder_to_path()
+    with StdoutKeptClean():
+        graph = load_source(source)
+    with StdoutKeptClean(), Interruption() as interruption, ProgressLine(graph.baseline_duration) as progress:
+        if budget is None:
+            outcome: Analysis | PlanResult = api.analyze(
+                graph,
+                planner=planner,
+                seed=seed,
+                threads=threads,
+                should_stop=interruption.should_stop,
+                time_limit_seconds=_ANALYSIS_SECONDS if time_limit is None else time_limit,
+            )
+        else:
+            outcome = api.plan(
+                graph,
+                budget=budget,
+                planner=planner,
+                keep_order=keep_order,
+                max_copies=max_copies,
+                time_limit_seconds=time_limit,
+                seed=seed,
+                threads=threads,
+                on_progress=progress.update,
+                should_stop=interruption.should_stop,
+            )
+    if isinstance(outcome, Analysis):
+        code = _finish_analysis(outcome, as_json=as_json)
+    else:
+        code = _finish_plan(graph, outcome, output, budget=budget or "", as_json=as_json)
+    return ExitCode.INTERRUPTED if interruption.is_requested else code
+
+
+def _check_output(output: Path | None, budget: str | None) -> None:
+    """Find out before a long search whether its result can be written."""
+    if output is None:
+        return
+    if budget is None:
+        raise InputError(f"-o {output}: without --budget there is no plan to write: add --budget, or leave out -o")
+    check_writable(output)
+
+
+def _finish_analysis(analysis: Analysis, *, as_json: bool) -> ExitCode:
+    if as_json:
+        print_json(analysis.as_dict())
+    else:
+        print_analysis(analysis)
+    return ExitCode.DONE
+
+
+def _finish_plan(graph: Graph, result: PlanResult, output: Path | None, *, budget: str, as_json: bool) -> ExitCode:
+    """Write the plan, print the figures, choose the exit code."""
+    is_written = result.plan is not None and output is not None
+    if result.plan is not None and output is not None:
+        save_plan(result.plan, output)
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        print_result(graph, result, budget)
+    if is_written and not as_json:
+        print_text(f"Plan written to {output}")
+    if result.plan is None:
+        print_error(api.explain_missing_plan(result))
+    return ExitCode.DONE if result.plan is not None else ExitCode.NO_PLAN

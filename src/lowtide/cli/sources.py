@@ -1,0 +1,116 @@
+"""SOURCE, as commands take it: a graph's file, a generator's specification, or a function that makes a model."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lowtide import api
+from lowtide.errors import InputError, LowtideError
+from lowtide.ir import Graph
+
+__all__ = ["SOURCE_HELP", "add_working_folder_to_path", "capture_target", "load_source"]
+
+SOURCE_HELP = "graph.json, a published instance, generate:SPEC, or pkg.module:function."
+_GENERATE = "generate:"
+_RETURNS = "must return (model, example_inputs) or (model, example_inputs, loss_function)"
+
+
+def load_source(source: str) -> Graph:
+    """Read, generate or capture the graph that a SOURCE names.
+
+    Raises:
+        InputError: There is no such thing, or it is broken.
+    """
+    if source.startswith(_GENERATE):
+        from lowtide.importers.generate import graph_from_spec
+
+        return graph_from_spec(source)
+    if Path(source).is_file() or source.endswith(".json"):
+        from lowtide.importers.instances import load_any_graph
+
+        return load_any_graph(source)
+    if _is_target(source):
+        return capture_target(source, inference=False, costs="profiled")
+    raise InputError(f"SOURCE {source!r} is no file: give {SOURCE_HELP.rstrip('.')}")
+
+
+def capture_target(target: str, *, inference: bool, costs: str) -> Graph:
+    """Call ``pkg.module:function`` and capture the model that it returns.
+
+    Raises:
+        InputError: There is no such function, it raises, or it returns something else.
+    """
+    if not _is_target(target):
+        raise InputError(f"TARGET {target!r} is no function: write pkg.module:function")
+    function = _find_function(target)
+    try:
+        returned = function()
+    except LowtideError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{target} raised {_describe(error)}: it must work without arguments") from error
+    model, inputs, loss = _read_returned(target, returned)
+    return api.capture(model, inputs, loss=None if inference else loss, inference=inference, costs=costs)
+
+
+def add_working_folder_to_path() -> None:
+    """Let modules in the working folder be imported, as ``python -m`` does."""
+    folder = os.getcwd()  # noqa: PTH109  (sys.path holds texts)
+    if folder not in sys.path and "" not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def _is_target(text: str) -> bool:
+    module, separator, attribute = text.partition(":")
+    return bool(separator) and all(name.isidentifier() for dotted in (module, attribute) for name in dotted.split("."))
+
+
+def _find_function(target: str) -> Callable[[], Any]:
+    module_name, _, attribute = target.partition(":")
+    add_working_folder_to_path()
+    try:
+        found: Any = importlib.import_module(module_name)
+    except LowtideError:
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+            raise InputError(
+                f"{target}: there is no module {error.name!r} on Python's path: run from its folder, or install it"
+            ) from error
+        raise InputError(f"{target}: importing {module_name!r} raised {_describe(error)}") from error
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise InputError(f"{target}: module {module_name!r} has no {attribute!r}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise InputError(f"{target} is a {type(found).__name__}, not a function")
+    return found  # type: ignore[no-any-return]  # checked to be callable
+
+
+def _read_returned(target: str, returned: object) -> tuple[Any, tuple[Any, ...], Callable[..., Any] | None]:
+    if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
+        raise InputError(f"{target} {_RETURNS}, it returned {_kind_of(returned)}")
+    model, inputs = returned[0], returned[1]
+    loss = returned[2] if len(returned) == 3 else None
+    if not callable(model):
+        raise InputError(f"{target} {_RETURNS}: the model is {_kind_of(model)}")
+    if not isinstance(inputs, tuple | list):
+        raise InputError(f"{target} {_RETURNS}: the example inputs are {_kind_of(inputs)}, write a tuple")
+    if loss is not None and not callable(loss):
+        raise InputError(f"{target} {_RETURNS}: the loss function is {_kind_of(loss)}")
+    return model, tuple(inputs), loss
+
+
+def _kind_of(thing: object) -> str:
+    if isinstance(thing, tuple | list):
+        return f"a {type(thing).__name__} of {len(thing)}"
+    return "None" if thing is None else f"a {type(thing).__name__}"
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,35 @@
+"""``lowtide verify``: whether a plan keeps every rule and every promise in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowtide import api
+from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.output import StdoutKeptClean, print_text
+from lowtide.cli.sources import SOURCE_HELP, load_source
+from lowtide.ir.serde import load_plan
+from lowtide.units import format_bytes
+
+__all__ = ["verify"]
+
+
+def verify(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
+    plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="plan.json")],
+) -> int:
+    """Check a plan from scratch: exit 0, or 1 with the first broken rule."""
+    plan = load_plan(plan_file)
+    with StdoutKeptClean():
+        graph = load_source(source)
+        verified = api.verify(graph, plan)
+    checked = verified.plan
+    print_text(
+        f"{plan_file}: accepted. Peak {format_bytes(checked.peak_bytes)} within the budget "
+        f"{format_bytes(checked.budget_bytes)}, TDI {checked.tdi_percent:.3f} %, "
+        f"{verified.replay.num_recomputes} recomputations."
+    )
+    return ExitCode.DONE
