@@ -137,9 +137,10 @@ class _Values:
         }
         self._storage_by_id: dict[str, str] = {}
         self._values_by_storage: dict[str, set[str]] = {}
-        self._gone: set[str] = set()  # evicted or overwritten since they were last computed
+        self._gone: set[str] = set()  # evicted, freed or overwritten since they were last computed
         self._released: set[str] = set()
         self._produced: set[str] = set()
+        self._known: set[str] = set()
         self._num_pins: Counter[str] = Counter()
         self._moving: dict[str, MemoryKind] = {}  # what a moved id must do next
 
@@ -148,6 +149,7 @@ class _Values:
         if expected is not None and event.event is not expected:
             raise self._arena.broken("move", f"{_name(event)} is moved: its {expected} comes next, not {event.event}")
         if event.event is MemoryKind.ALLOC:
+            self._known.add(event.id)
             self._arena.take(event)
             self._moving.pop(event.id, None)
             return
@@ -157,6 +159,8 @@ class _Values:
         self._arena.give_back(event)
         if expected is not None:
             self._moving[event.id] = MemoryKind.ALLOC
+        else:
+            self._gone.update(self._values_on(event.id))
 
     def call(self, call: Call) -> None:
         self._check_links(call)
@@ -175,6 +179,10 @@ class _Values:
 
     def mark(self, mark: Mark) -> None:
         name = mark.id
+        if name not in self._known:
+            raise self._arena.broken(
+                "known", f"value {name!r} has {mark.event}, but was neither computed nor allocated"
+            )
         if mark.event is MarkKind.RELEASE:
             if name in self._released:
                 raise self._arena.broken("released", f"value {name!r} is released twice")
@@ -190,7 +198,7 @@ class _Values:
         if mark.event is MarkKind.PIN:
             self._num_pins[name] += 1
         elif self._num_pins[name]:
-            raise self._arena.broken("pinned", f"value {name!r} has a {mark.event} while it is pinned")
+            raise self._arena.broken("pinned", f"value {name!r} has {mark.event} while it is pinned")
         elif mark.event is MarkKind.EVICT:
             self._gone.add(name)
         else:
@@ -225,6 +233,7 @@ class _Values:
                 raise self._arena.broken("overwrites", f"{call.op!r}: {output!r} cannot overwrite {source!r} here")
 
     def _bind(self, call: Call) -> None:
+        self._known.update(call.inputs, call.outputs)
         for source in call.overwrites_by_output.values():
             self._gone.update(self._values_on(self._storage_by_id.get(source, source)) | {source})
         for output in call.outputs:
