@@ -220,6 +220,54 @@ def test_optimal_claim_of_a_planner_is_its_bound() -> None:
     assert (result.status, result.lower_bound_duration) == (Status.OPTIMAL, 5)
 
 
+@dataclass(frozen=True)
+class FakeBound:
+    duration: int
+    is_infeasible: bool = False
+
+
+@pytest.mark.parametrize(
+    ("bound", "status", "lower_bound_duration"),
+    [(FakeBound(5), "optimal", 5), (FakeBound(4), "feasible", 4), (None, "feasible", None)],
+)
+def test_bound_completes_the_result(
+    monkeypatch: pytest.MonkeyPatch, bound: FakeBound | None, status: str, lower_bound_duration: int | None
+) -> None:
+    asked: list[tuple[int, float]] = []
+
+    def best_bound(_graph: Graph, budget_bytes: int, *, time_limit_seconds: float) -> FakeBound | None:
+        asked.append((budget_bytes, time_limit_seconds))
+        return bound
+
+    monkeypatch.setattr("lowtide.planners.bounds.best_bound", best_bound)
+    result = api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing))
+    assert (result.status, result.lower_bound_duration) == (Status(status), lower_bound_duration)
+    assert asked == [(20, 10.0)]
+    assert api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), bound=False).lower_bound_duration is None
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("bound", [FakeBound(6), FakeBound(4, is_infeasible=True)])
+def test_bound_that_the_plan_disproves_is_dropped_loudly(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, bound: FakeBound
+) -> None:
+    monkeypatch.setattr("lowtide.planners.bounds.best_bound", lambda *_, **__: bound)
+    result = api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing))
+    assert (result.status, result.lower_bound_duration) == (Status.FEASIBLE, None)
+    assert "is wrong for a plan of duration 5, dropped" in caplog.text
+
+
+def test_bound_can_prove_what_the_planner_only_failed_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lowtide.planners.bounds.best_bound", lambda *_, **__: FakeBound(4, is_infeasible=True))
+    result = api.plan(four_nodes(), budget=20, planner=FakePlanner(lambda _: Proposal(Status.TIMEOUT, None)))
+    assert (result.status, result.lower_bound_duration) == (Status.INFEASIBLE, None)
+
+
+def test_real_bound_proves_the_plan_of_the_hand_calculation() -> None:
+    result = api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing))
+    assert (result.status, result.lower_bound_duration) == (Status.OPTIMAL, 5)
+
+
 def test_plan_that_leaves_the_order_is_marked_and_loses_its_bound() -> None:
     planner = sequence_planner("p", "r", "q", "s", status=Status.OPTIMAL, bound=4)
     result = api.plan(two_branches(), budget=10, planner=planner)
@@ -312,7 +360,7 @@ def _raise(error: Exception) -> Any:
 def test_rubbish_names_the_planner(answer: Callable[[PlanRequest], Any], text: str) -> None:
     with pytest.raises(api.PlannerFailed) as caught:
         api.plan(four_nodes(), budget=20, planner=FakePlanner(answer))
-    assert str(caught.value) == f"planner 'fake' {text}: choose another planner, or mend this one"
+    assert str(caught.value) == f"planner 'fake' {text}: choose another planner, or mend it"
     assert not caught.value.is_builtin
 
 
@@ -403,7 +451,7 @@ def test_require_plan_with_a_planners_proof() -> None:
     with pytest.raises(InfeasibleBudget) as caught:
         api.require_plan(result, graph)
     assert str(caught.value) == (
-        "budget 20 B: planner 'fake' proved that no plan in the given order with at most 2 copies of a node fits. "
+        "budget 20 B: it is proven that no plan in the given order with at most 2 copies of a node fits. "
         "Raise the budget. The smallest budget known to work is 24 B (24 bytes)."
     )
 

@@ -45,7 +45,7 @@ def _print_version(is_wanted: bool) -> None:
 
 @_app.callback()
 def _options(
-    version: Annotated[  # noqa: ARG001  (its callback does the work)
+    version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lowtide.cli.exit_codes import ExitCode
-from lowtide.cli.output import StdoutKeptClean, check_writable, print_facts
+from lowtide.cli.output import StdoutKeptClean, check_writable, count_of, print_facts
 from lowtide.cli.sources import capture_target
 from lowtide.ir.serde import save_graph
 from lowtide.referee import baseline
@@ -44,7 +44,7 @@ def capture(
     save_graph(graph, output)
     print_facts(
         [
-            ("graph", f"{graph.name or 'unnamed'}, {len(graph.nodes)} nodes"),
+            ("graph", f"{graph.name or 'unnamed'}, {count_of(len(graph.nodes), 'node')}"),
             ("plain peak", f"{format_bytes(plain.peak_bytes)} = {plain.peak_bytes} bytes"),
             ("written to", str(output)),
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lowtide import api
 from lowtide.api import Analysis
-from lowtide.cli.output import print_facts, print_table, print_text
+from lowtide.cli.output import count_of, print_facts, print_table, print_text
 from lowtide.ir import Graph, PlanResult, Scope
 from lowtide.referee import VerifiedPlan
 from lowtide.units import format_bytes
@@ -18,7 +18,7 @@ def print_result(graph: Graph, result: PlanResult, budget: str) -> None:
     """Print what came of planning; ``budget`` is what the user wrote."""
     echoed = f"{format_bytes(result.budget_bytes)} = {result.budget_bytes} bytes"
     facts = [
-        ("graph", f"{graph.name or 'unnamed'}, {len(graph.nodes)} nodes"),
+        ("graph", f"{graph.name or 'unnamed'}, {count_of(len(graph.nodes), 'node')}"),
         ("status", f"{result.status}, {_describe_scope(result.scope)}"),
         ("planner", f"{result.planner}, {result.solve_seconds:.2f} s"),
         ("budget", echoed if budget.strip().isdigit() else f"{budget.strip()}: {echoed}"),
@@ -40,7 +40,7 @@ def print_result(graph: Graph, result: PlanResult, budget: str) -> None:
         [
             *facts,
             ("planned peak", f"{format_bytes(result.plan.peak_bytes)}, {share_percent:.1f} % of the plain peak"),
-            ("TDI", f"{result.plan.tdi_percent:.3f} %, {result.num_recomputes} recomputations"),
+            ("TDI", f"{result.plan.tdi_percent:.3f} %, {count_of(result.num_recomputes, 'recomputation')}"),
             ("bound", "none" if bound is None else f"{bound:.3f} %, {_describe_scope(result.scope)}"),
             ("gap", "unknown" if bound is None else f"{result.plan.tdi_percent - bound:.3f} points"),
             ("at the peak", _describe_holdings(verified)),
@@ -53,7 +53,7 @@ def _describe_holdings(verified: VerifiedPlan) -> str:
     named = [f"{holding.name} {format_bytes(holding.size_bytes)}" for holding in holdings[:_NUM_HOLDINGS]]
     rest = holdings[_NUM_HOLDINGS:]
     if rest:
-        named.append(f"{len(rest)} others {format_bytes(sum(holding.size_bytes for holding in rest))}")
+        named.append(f"{count_of(len(rest), 'other')} {format_bytes(sum(holding.size_bytes for holding in rest))}")
     return ", ".join(named) or "nothing"
 
 
@@ -67,7 +67,7 @@ def print_analysis(analysis: Analysis) -> None:
     """Print where the memory goes and what could help."""
     print_facts(
         [
-            ("graph", f"{analysis.graph or 'unnamed'}, {analysis.num_nodes} nodes"),
+            ("graph", f"{analysis.graph or 'unnamed'}, {count_of(analysis.num_nodes, 'node')}"),
             ("plain peak", f"{format_bytes(analysis.baseline_peak_bytes)}, at node {analysis.peak_node}"),
             ("largest node", f"{analysis.bottleneck_node}: {format_bytes(analysis.largest_working_set_bytes)}"),
             ("smallest peak", f"{format_bytes(analysis.smallest_known_peak_bytes)}, planner {analysis.planner}"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,11 @@ __all__ = [
 _WIDTH = 80
 
 
+def count_of(number: int, noun: str) -> str:
+    """``"1 node"``, ``"2 nodes"``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def print_json(document: Any) -> None:
     """Print one JSON object on stdout."""
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
@@ -49,8 +56,8 @@ def print_note(message: str) -> None:
 
 
 def print_text(text: str = "") -> None:
-    """Print plain text on stdout, wrapped at words."""
-    _console().print(Text(text), soft_wrap=False)
+    """Print plain text on stdout, wrapped between words; a long path stays whole."""
+    sys.stdout.write(textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n")
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
@@ -106,17 +113,16 @@ class StdoutKeptClean:
     def __exit__(self, *_: object) -> None:
         self._redirect.__exit__(None, None, None)
         if self._kept is not None:
+            _flush_c_streams()  # while they still lead to stderr
             os.dup2(self._kept, 1)
             os.close(self._kept)
 
 
 def _redirect_descriptor() -> int | None:
-    """Point descriptor 1 to stderr; return a duplicate of what it was, or None where there is nothing to do."""
+    """Point descriptor 1 to stderr; return a duplicate of what it was, or None where one of them is closed."""
     try:
-        if sys.stdout.fileno() != 1:
-            return None
         kept = os.dup(1)
-    except OSError:  # closed, or a test's replacement (io.UnsupportedOperation is an OSError)
+    except OSError:
         return None
     try:
         os.dup2(2, 1)
@@ -124,6 +130,11 @@ def _redirect_descriptor() -> int | None:
         os.close(kept)
         return None
     return kept
+
+
+def _flush_c_streams() -> None:
+    with contextlib.suppress(OSError, AttributeError):  # no C library to be found: nothing of it printed either
+        ctypes.CDLL(None).fflush(None)
 
 
 def _console() -> Console:

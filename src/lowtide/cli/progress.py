@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -57,21 +57,23 @@ class Interruption:
         os.write(2, b"\nlowtide: stopping, the best plan so far is kept (Ctrl-C again: at once)\n")
 
 
-@dataclass
 class ProgressLine:
     """One line on stderr: best, bound, gap, seconds.
 
     On a terminal it renews itself; elsewhere, after one second, a line comes with news, at most every five seconds.
 
-    Attributes:
-        baseline_duration: Of the graph that is planned.
+    Args:
+        baseline_duration: Of the graph that is planned, in its unit.
+        clock: Seconds from some moment on.
     """
 
-    baseline_duration: int
-    _best: Incumbent | None = None
-    _started: float = field(default_factory=time.monotonic)
-    _last_line: float | None = None
-    _live: Live | None = None
+    def __init__(self, baseline_duration: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._baseline_duration = baseline_duration
+        self._clock = clock
+        self._started = clock()
+        self._last_line: float | None = None
+        self._best: Incumbent | None = None
+        self._live: Live | None = None
 
     def __enter__(self) -> ProgressLine:
         console = Console(stderr=True)
@@ -87,7 +89,7 @@ class ProgressLine:
     def update(self, incumbent: Incumbent) -> None:
         """Take news; for ``lowtide.plan``."""
         self._best = incumbent
-        now = time.monotonic()
+        now = self._clock()
         if self._live is not None or now - self._started < _FIRST_LINE_SECONDS:
             return
         if self._last_line is None or now - self._last_line >= _SECONDS_BETWEEN_LINES:
@@ -99,7 +101,7 @@ class ProgressLine:
 
     def describe(self) -> str:
         """The line."""
-        seconds = time.monotonic() - self._started
+        seconds = self._clock() - self._started
         best = self._tdi(None if self._best is None else self._best.duration)
         bound = self._tdi(None if self._best is None else self._best.lower_bound_duration)
         words = [
@@ -112,4 +114,4 @@ class ProgressLine:
         return f"{words[0]} {', '.join(words[1:])}"
 
     def _tdi(self, duration: int | None) -> float | None:
-        return None if duration is None else increase_percent(duration, self.baseline_duration)
+        return None if duration is None else increase_percent(duration, self._baseline_duration)

@@ -88,13 +88,13 @@ def _find_function(target: str) -> Callable[[], Any]:
             raise InputError(f"{target}: module {module_name!r} has no {attribute!r}")
         found = getattr(found, name)
     if not callable(found):
-        raise InputError(f"{target} is a {type(found).__name__}, not a function")
+        raise InputError(f"{target} is {_kind_of(found)}, not a function")
     return found  # type: ignore[no-any-return]  # checked to be callable
 
 
 def _read_returned(target: str, returned: object) -> tuple[Any, tuple[Any, ...], Callable[..., Any] | None]:
     if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
-        raise InputError(f"{target} {_RETURNS}, it returned {_kind_of(returned)}")
+        raise InputError(f"{target} {_RETURNS}, what it returned is {_kind_of(returned)}")
     model, inputs = returned[0], returned[1]
     loss = returned[2] if len(returned) == 3 else None
     if not callable(model):
@@ -109,7 +109,7 @@ def _read_returned(target: str, returned: object) -> tuple[Any, tuple[Any, ...],
 def _kind_of(thing: object) -> str:
     if isinstance(thing, tuple | list):
         return f"a {type(thing).__name__} of {len(thing)}"
-    return "None" if thing is None else f"a {type(thing).__name__}"
+    return "None" if thing is None else f"of type {type(thing).__name__}"
 
 
 def _describe(error: BaseException) -> str:

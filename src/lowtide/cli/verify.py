@@ -9,7 +9,7 @@ import typer
 
 from lowtide import api
 from lowtide.cli.exit_codes import ExitCode
-from lowtide.cli.output import StdoutKeptClean, print_text
+from lowtide.cli.output import StdoutKeptClean, count_of, print_facts
 from lowtide.cli.sources import SOURCE_HELP, load_source
 from lowtide.ir.serde import load_plan
 from lowtide.units import format_bytes
@@ -27,9 +27,11 @@ def verify(
         graph = load_source(source)
         verified = api.verify(graph, plan)
     checked = verified.plan
-    print_text(
-        f"{plan_file}: accepted. Peak {format_bytes(checked.peak_bytes)} within the budget "
-        f"{format_bytes(checked.budget_bytes)}, TDI {checked.tdi_percent:.3f} %, "
-        f"{verified.replay.num_recomputes} recomputations."
+    print_facts(
+        [
+            ("plan", f"{plan_file}: accepted"),
+            ("peak", f"{format_bytes(checked.peak_bytes)} within the budget {format_bytes(checked.budget_bytes)}"),
+            ("TDI", f"{checked.tdi_percent:.3f} %, {count_of(verified.replay.num_recomputes, 'recomputation')}"),
+        ]
     )
     return ExitCode.DONE

@@ -17,7 +17,7 @@ class PlannerFailed(LowtideError):
     """
 
     def __init__(self, planner: Planner, message: str) -> None:
-        advice = "choose another planner, or mend this one"
+        advice = "choose another planner, or mend it"
         super().__init__(f"planner {planner.name!r} {message}: {advice}")
         self.planner = planner.name
         self.is_builtin = type(planner).__module__.split(".")[0] == "lowtide"

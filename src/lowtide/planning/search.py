@@ -115,26 +115,29 @@ class Search:
 
     def with_bound(self, attempt: Attempt) -> Attempt:
         """Add the best lower bound, where one is wanted, is meant for the scope, and has time left."""
-        seconds_left = self._seconds_left()
-        seconds = _MOST_EXTRA_SECONDS if seconds_left is None else seconds_left
-        is_settled = attempt.status is Status.OPTIMAL or not attempt.fits
+        is_settled = attempt.status in (Status.OPTIMAL, Status.INFEASIBLE)
         if not self.bound or is_settled or attempt.scope.order != "fixed" or self.is_over:
             return attempt
         from lowtide.planners.bounds import best_bound
 
-        found = best_bound(self.request.graph, attempt.budget_bytes, time_limit_seconds=max(seconds, _SHORTEST_SECONDS))
+        seconds_left = self._seconds_left()
+        seconds = _MOST_EXTRA_SECONDS if seconds_left is None else seconds_left
+        found = best_bound(self.request.graph, attempt.budget_bytes, time_limit_seconds=seconds)
+        if found is None:
+            return attempt
         duration = attempt.replayed.duration
-        lower_bound_duration = max(attempt.lower_bound_duration or 0, 0 if found is None else found.duration)
-        if lower_bound_duration > duration:
-            _logger.error("bound %d exceeds the plan's duration %d, dropped: report it", lower_bound_duration, duration)
+        if attempt.fits and (found.is_infeasible or found.duration > duration):
+            _logger.error("bound %s is wrong for a plan of duration %d, dropped: please report it", found, duration)
             return attempt
-        if not lower_bound_duration:
-            return attempt
+        if found.is_infeasible:
+            return _settle(replace(attempt, status=Status.INFEASIBLE))
+        bounded = replace(attempt, lower_bound_duration=max(found.duration, attempt.lower_bound_duration or 0))
         if self.request.on_progress is not None:
             elapsed_seconds = time.perf_counter() - self.started
-            self.request.on_progress(Incumbent(elapsed_seconds, duration, lower_bound_duration))
-        status = Status.OPTIMAL if lower_bound_duration == duration else attempt.status
-        return replace(attempt, status=status, lower_bound_duration=lower_bound_duration)
+            self.request.on_progress(
+                Incumbent(elapsed_seconds, duration if attempt.fits else None, bounded.lower_bound_duration)
+            )
+        return _settle(bounded)
 
     def result(self, attempt: Attempt) -> PlanResult:
         """Have the referee check the whole plan, and put the figures together."""
@@ -225,13 +228,7 @@ class Search:
             proposal.lower_bound_duration,
             proposal.incumbents,
         )
-        if attempt.fits and attempt.status is Status.TIMEOUT:
-            attempt = replace(attempt, status=Status.FEASIBLE)
-        if attempt.status is Status.OPTIMAL:
-            attempt = replace(attempt, lower_bound_duration=replayed.duration)
-        if attempt.status is Status.INFEASIBLE:
-            attempt = replace(attempt, lower_bound_duration=None)
-        return attempt if is_in_order else _as_free_order(attempt)
+        return _settle(attempt) if is_in_order else _as_free_order(attempt)
 
     def _planner_seconds(self, most_seconds: float | None) -> float | None:
         seconds_left = self._seconds_left()
@@ -283,6 +280,17 @@ def _check_claims(planner: Planner, request: PlanRequest, proposal: Proposal, re
     max_copies = request.scope.max_copies
     if max_copies is not None and num_copies > max_copies:
         raise PlannerFailed(planner, f"computes node {node!r} {num_copies} times, at most {max_copies} were asked for")
+
+
+def _settle(attempt: Attempt) -> Attempt:
+    """Make status and bound agree with one another and with the steps."""
+    if not attempt.fits:
+        is_proof = attempt.status is Status.INFEASIBLE  # then there is no duration to bound
+        return replace(attempt, lower_bound_duration=None) if is_proof else attempt
+    duration = attempt.replayed.duration
+    if attempt.status is Status.OPTIMAL or attempt.lower_bound_duration == duration:
+        return replace(attempt, status=Status.OPTIMAL, lower_bound_duration=duration)
+    return replace(attempt, status=Status.FEASIBLE)
 
 
 def _as_free_order(attempt: Attempt) -> Attempt:

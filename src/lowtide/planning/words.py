@@ -24,8 +24,7 @@ def explain_missing_plan(result: PlanResult) -> str:
         )
     if result.status is Status.INFEASIBLE:
         return (
-            f"budget {budget}: planner {result.planner!r} proved that no plan {describe_scope(result.scope)} fits. "
-            f"Raise the budget. {known}"
+            f"budget {budget}: it is proven that no plan {describe_scope(result.scope)} fits. Raise the budget. {known}"
         )
     return (
         f"no plan found within budget {budget} by planner {result.planner!r} in {result.solve_seconds:.1f} s, "

@@ -1,0 +1,134 @@
+"""SOURCE and TARGET: every way to get them wrong is one clear line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowtide import api
+from lowtide.cli import main, sources
+from lowtide.errors import InputError
+from lowtide.ir.serde import load_graph
+
+TARGETS = """
+import sys
+
+def good():
+    return (lambda x: x, (1,), len)
+
+def without_loss():
+    return (lambda x: x, [1])
+
+def raises():
+    raise ValueError("no\\ndata")
+
+def exits():
+    sys.exit(3)
+
+def single():
+    return len
+
+def four():
+    return 1, 2, 3, 4
+
+def no_model():
+    return 1, (2,)
+
+def no_inputs():
+    return len, 5
+
+def no_loss():
+    return len, (5,), "mse"
+
+number = 7
+"""
+
+
+@pytest.fixture
+def targets(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    import sys
+
+    (workplace / "cli_targets.py").write_text(TARGETS, encoding="utf-8")
+    (workplace / "cli_broken_target.py").write_text("import nowhere_at_all\n", encoding="utf-8")
+    for name in ("cli_targets", "cli_broken_target"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return workplace
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("cli_targets:raises", "cli_targets:raises raised ValueError: no data: it must work without arguments"),
+        ("cli_targets:exits", "cli_targets:exits raised SystemExit: 3: it must work without arguments"),
+        ("cli_targets:missing", "cli_targets:missing: module 'cli_targets' has no 'missing'"),
+        ("cli_targets:number", "cli_targets:number is of type int, not a function"),
+        ("cli_targets:single", "what it returned is of type builtin_function_or_method"),
+        ("cli_targets:four", "what it returned is a tuple of 4"),
+        ("cli_targets:no_model", "the model is of type int"),
+        ("cli_targets:no_inputs", "the example inputs are of type int, write a tuple"),
+        ("cli_targets:no_loss", "the loss function is of type str"),
+        (
+            "cli_broken_target:f",
+            "importing 'cli_broken_target' raised ModuleNotFoundError: No module named 'nowhere_at_all'",
+        ),
+        (
+            "not_there.at_all:f",
+            "not_there.at_all:f: there is no module 'not_there' on Python's path: run from its folder, or install it",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "capture"])
+def test_targets_that_do_not_work(
+    targets: Path, capsys: pytest.CaptureFixture[str], command: str, target: str, text: str
+) -> None:
+    options = ["--budget", "60%"] if command == "plan" else ["-o", "graph.json"]
+    assert main([command, target, *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("lowtide: ")
+    assert err.endswith(f"{text}\n")
+    assert err.count("\n") == 1
+    assert not Path("graph.json").exists()
+
+
+@pytest.mark.parametrize("source", ["nothing", "nothing/here", "a b:c", ":f", "m:"])
+def test_sources_that_are_nothing(workplace: Path, source: str) -> None:
+    with pytest.raises(InputError) as caught:
+        sources.load_source(source)
+    assert str(caught.value) == (
+        f"SOURCE {source!r} is no file: give graph.json, a published instance, generate:SPEC, or pkg.module:function"
+    )
+
+
+def test_generated_and_read_sources(workplace: Path) -> None:
+    assert len(sources.load_source("generate:layered?n=20&seed=1").nodes) == 20
+    assert sources.load_source("four.json").name == "four"
+
+
+def test_capture_passes_on_what_the_function_returns_and_writes_the_graph(
+    targets: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[dict[str, Any]] = []
+
+    def capture(model: Any, inputs: Any, **options: Any) -> Any:
+        calls.append({"inputs": inputs, **options})
+        return load_graph("four.json")
+
+    monkeypatch.setattr(api, "capture", capture)
+    assert main(["capture", "cli_targets:good", "-o", "graph.json", "--costs", "estimated"]) == 0
+    assert main(["capture", "cli_targets:without_loss", "-o", "graph.json"]) == 0
+    assert main(["capture", "cli_targets:good", "-o", "graph.json", "--inference"]) == 0
+    assert calls == [
+        {"inputs": (1,), "loss": len, "inference": False, "costs": "estimated"},
+        {"inputs": (1,), "loss": None, "inference": False, "costs": "profiled"},
+        {"inputs": (1,), "loss": None, "inference": True, "costs": "profiled"},
+    ]
+    assert load_graph("graph.json") == load_graph("four.json")
+    assert "plain peak  24 B = 24 bytes" in capsys.readouterr().out
+
+
+def test_capture_refuses_unknown_costs(targets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capture", "cli_targets:good", "-o", "graph.json", "--costs", "guessed"]) == 2
+    assert "'guessed' is not one of" in capsys.readouterr().err
