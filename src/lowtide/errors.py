@@ -12,6 +12,7 @@
     ├── PlanningError           no plan; CLI exit code 3
     │   ├── InfeasibleBudget    proven: no plan fits (also a MemoryError)
     │   └── NoPlanFound         not proven: none was found in time
+    ├── BudgetOverrun           a use of a compiled model that its plan has no room for (also a MemoryError)
     ├── CompileError            a model that lowtide.compile cannot take, with the place
     └── MissingDependency       an optional package is not installed (also an ImportError); CLI exit code 2
 
@@ -21,6 +22,7 @@ Every message is one line: what, where, what to do. Numbers in it are also attri
 from __future__ import annotations
 
 __all__ = [
+    "BudgetOverrun",
     "CompileError",
     "FormatError",
     "GraphError",
@@ -135,3 +137,17 @@ class MissingDependency(LowtideError, ImportError):
         super().__init__(f"{needed_for} needs the package {package!r}: pip install 'lowtide[{extra}]'")
         self.package = package
         self.extra = extra
+
+
+class BudgetOverrun(LowtideError, MemoryError):
+    """A compiled model is used in a way that would need more memory than its plan: refused before it does.
+
+    Attributes:
+        needed_bytes: What that use would take, counted as the budget is.
+        budget_bytes: What is allowed.
+    """
+
+    def __init__(self, message: str, *, needed_bytes: int, budget_bytes: int) -> None:
+        super().__init__(message)
+        self.needed_bytes = needed_bytes
+        self.budget_bytes = budget_bytes

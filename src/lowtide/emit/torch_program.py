@@ -117,9 +117,7 @@ def boxed_callable(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
 class _Writer:
     """Writes executions into a new fx graph; knows at each step which node holds which resident value."""
 
-    def __init__(
-        self, imported: FxImport, again: frozenset[str], *, computed: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, imported: FxImport, again: frozenset[str], *, computed: Iterable[str] = ()) -> None:
         self.graph = fx.Graph()
         self.resident: dict[str, fx.Node] = {}
         self.computed: set[str] = set(computed)
@@ -195,14 +193,14 @@ class _Writer:
         options = fx.map_arg(original.kwargs, self._argument)
         if is_rng(original) and name in self._again:
             return self._execute_random(name, original, arguments, options)
-        return self.graph.call_function(original.target, arguments, options)
+        return self.graph.call_function(_op(original), arguments, options)
 
     def _execute_random(self, name: str, original: fx.Node, arguments: Any, options: Any) -> fx.Node:
         """Save the generator's state before the first execution; run later ones with it and put the generator back."""
         if name in self.computed:
             state = self.resident[rng_state_of(name)]
-            return self.graph.call_function(run_with_rng_state, (state, original.target, *arguments), options)
-        pair = self.graph.call_function(run_and_save_rng_state, (original.target, *arguments), options)
+            return self.graph.call_function(run_with_rng_state, (state, _op(original), *arguments), options)
+        pair = self.graph.call_function(run_and_save_rng_state, (_op(original), *arguments), options)
         state = self.graph.call_function(operator.getitem, (pair, 0))
         state.meta = {"val": _fake_rng_state(original)}
         self.resident[rng_state_of(name)] = state
@@ -230,6 +228,10 @@ class _Writer:
     def _argument(self, original: fx.Node) -> fx.Node:
         value = self._imported.value_by_fx_node.get(original)
         return self._others[original] if value is None else self.resident[value]
+
+
+def _op(original: fx.Node) -> Any:
+    return original.target
 
 
 def _executed_again(steps: Sequence[Step]) -> frozenset[str]:

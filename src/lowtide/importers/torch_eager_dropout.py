@@ -20,10 +20,10 @@ import torch
 
 __all__ = ["eager_dropout"]
 
-_LIBRARY = torch.library.Library("lowtide", "FRAGMENT")
+_LIBRARY = torch.library.Library("lowtide", "FRAGMENT")  # type: ignore[no-untyped-call]
 _SEEDED = (torch.Tag.nondeterministic_seeded,)
-_LIBRARY.define("bernoulli_like(Tensor like, float probability) -> Tensor", tags=_SEEDED)
-_LIBRARY.define("dropout_noise(Tensor like, float keep_probability) -> Tensor", tags=_SEEDED)
+_LIBRARY.define("bernoulli_like(Tensor like, float probability) -> Tensor", tags=_SEEDED)  # type: ignore[no-untyped-call]
+_LIBRARY.define("dropout_noise(Tensor like, float keep_probability) -> Tensor", tags=_SEEDED)  # type: ignore[no-untyped-call]
 
 
 def _bernoulli_like(like: torch.Tensor, probability: float) -> torch.Tensor:
@@ -41,8 +41,8 @@ def _like(like: torch.Tensor, probability: float) -> torch.Tensor:  # noqa: ARG0
 
 
 for _name, _kernel in (("bernoulli_like", _bernoulli_like), ("dropout_noise", _dropout_noise)):
-    _LIBRARY.impl(_name, _kernel, "CPU")
-    _LIBRARY.impl(_name, _like, "Meta")
+    _LIBRARY.impl(_name, _kernel, "CPU")  # type: ignore[no-untyped-call]
+    _LIBRARY.impl(_name, _like, "Meta")  # type: ignore[no-untyped-call]
 
 _SELU_ALPHA = 1.7580993408473766
 

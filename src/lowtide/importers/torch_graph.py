@@ -101,9 +101,7 @@ def graph_from_fx(
     Raises:
         CompileError: A value is no tensor of concrete shape.
     """
-    importer = _Importer(
-        costs=costs, input_kinds=input_kinds, split=split, merged_storages=merged_storages or {}
-    )
+    importer = _Importer(costs=costs, input_kinds=input_kinds, split=split, merged_storages=merged_storages or {})
     last_forward = _last_forward_node(split, fx_graph) if split is not None else None
     for fx_node in fx_graph.nodes:
         importer.visit(fx_node)
@@ -212,9 +210,7 @@ class _Importer:
 
     def _add_node(self, fx_node: fx.Node) -> None:
         inputs = tuple(
-            dict.fromkeys(
-                self.value_by_fx_node[arg] for arg in fx_node.all_input_nodes if arg in self.value_by_fx_node
-            )
+            dict.fromkeys(self.value_by_fx_node[arg] for arg in fx_node.all_input_nodes if arg in self.value_by_fx_node)
         )
         outputs = self._outputs_of(fx_node, inputs)
         cost = self._costs.get(fx_node, NodeCost(duration_ns=0, workspace_bytes=0))
@@ -332,7 +328,7 @@ def _is_recomputable(fx_node: fx.Node) -> bool:
 
 def _last_forward_node(split: Split, fx_graph: fx.Graph) -> fx.Node:
     """The last node that forward's outputs depend on; all before it belongs to forward."""
-    position = {fx_node: index for index, fx_node in enumerate(fx_graph.nodes)}
+    position: dict[fx.Node, int] = {fx_node: index for index, fx_node in enumerate(fx_graph.nodes)}
     last_placeholder = max(position[fx_node] for fx_node in fx_graph.nodes if fx_node.op == "placeholder")
     last = max([last_placeholder, *(position[fx_node] for fx_node in split.forward_outputs)])
-    return next(fx_node for fx_node, index in position.items() if index == last)
+    return list(position)[last]

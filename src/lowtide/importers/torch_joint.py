@@ -269,4 +269,6 @@ def _refuse_symbols_and_collectives(graph: fx.Graph) -> None:
                 "compile with dynamic=False and without ops whose output shape depends on data"
             )
         if "c10d" in str(node.target):
-            raise CompileError(f"op {node.target} communicates between processes: distributed training is not supported")
+            raise CompileError(
+                f"op {node.target} communicates between processes: distributed training is not supported"
+            )

@@ -1,0 +1,467 @@
+"""PyTorch models within a memory budget: ``lowtide.compile`` and the Dynamo backend.
+
+    model call ──▶ Dynamo ──▶ AOTAutograd ──▶ joint Graph ──plan_graph──▶ VerifiedPlan ──▶ forward, backward
+                    (one graph or an error)                                                   (guarded)
+
+Every concrete input shape is planned when it is first seen, and kept. Planning is passed in by ``lowtide.api``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+
+from lowtide.emit.torch_accounting import Counts, StandingBytes, standing_bytes
+from lowtide.emit.torch_guard import StepGuard, retained_peak_bytes
+from lowtide.emit.torch_program import boxed_callable, forward_module, joint_modules
+from lowtide.errors import CompileError, InfeasibleBudget, InputError, LowtideError, PlanningError
+from lowtide.importers.torch_costs import CostMode, default_cost_cache
+from lowtide.importers.torch_dynamo import compile_settings, explain, input_kinds_of, trace_with_aot
+from lowtide.importers.torch_joint import import_forward, import_joint
+from lowtide.ir import Graph, InputKind, PlanResult
+from lowtide.referee import VerifiedPlan, baseline
+from lowtide.units import Budget, format_bytes, parse_budget
+
+__all__ = [
+    "TESTED_TORCH",
+    "Compilation",
+    "CompileOptions",
+    "GraphPlanning",
+    "compile_in_place",
+    "dynamo_backend",
+    "last_compilation",
+]
+
+_LOG = logging.getLogger("lowtide")
+
+TESTED_TORCH = ("2.13",)
+"""Versions of torch (major.minor) with which this release is tested."""
+
+_MARGIN_BYTES = 256 * 1024
+"""Room for what no plan sees: Python's and torch's objects around each tensor, autograd's nodes."""
+
+
+class GraphPlanning(Protocol):
+    """Plans a graph within bytes; ``lowtide.api`` passes one in."""
+
+    def __call__(self, graph: Graph, budget_bytes: int) -> tuple[PlanResult, VerifiedPlan]:
+        """Plan.
+
+        Raises:
+            PlanningError: No plan within the budget.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How to compile.
+
+    Attributes:
+        budget: Bytes, text, or a percentage of the plain peak counted as ``counts`` says.
+        plan_graph: The planner.
+        counts: What the budget counts.
+        costs: ``"profiled"`` or ``"estimated"`` durations.
+        optimizer: Whose state counts, where ``counts`` is DEVICE.
+    """
+
+    budget: Budget
+    plan_graph: GraphPlanning
+    counts: Counts = Counts.DEVICE
+    costs: CostMode = CostMode.PROFILED
+    optimizer: torch.optim.Optimizer | None = None
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """What one compilation came to. All bytes are counted as the budget is.
+
+    Attributes:
+        kind: ``"training"`` or ``"inference"``.
+        counts: What the budget counts.
+        budget_bytes: Bytes allowed.
+        baseline_peak_bytes: Peak of the compiled step without recomputation.
+        planned_peak_bytes: Peak of the plan.
+        margin_bytes: Bytes kept free for what no plan sees.
+        input_bytes: User inputs, held by the caller: in neither of them.
+        standing: Bytes beside the compiled step; all 0 where only that counts.
+        result: The planner's answer.
+        verified: The plan, for the graph in it.
+        capture_seconds: Wall-clock time of import and profiling.
+    """
+
+    kind: str
+    counts: Counts
+    budget_bytes: int
+    baseline_peak_bytes: int
+    planned_peak_bytes: int
+    margin_bytes: int
+    input_bytes: int
+    standing: StandingBytes
+    result: PlanResult
+    verified: VerifiedPlan
+    capture_seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures, flat, for logs and tables."""
+        return {
+            "kind": self.kind,
+            "counts": str(self.counts),
+            "budget_bytes": self.budget_bytes,
+            "baseline_peak_bytes": self.baseline_peak_bytes,
+            "planned_peak_bytes": self.planned_peak_bytes,
+            "margin_bytes": self.margin_bytes,
+            "input_bytes": self.input_bytes,
+            "parameter_bytes": self.standing.parameters,
+            "buffer_bytes": self.standing.buffers,
+            "gradient_bytes": self.standing.gradients,
+            "optimizer_bytes": self.standing.optimizer,
+            "num_nodes": len(self.verified.graph.nodes),
+            "num_recomputes": self.result.num_recomputes,
+            "tdi_percent": self.verified.plan.tdi_percent,
+            "lower_bound_tdi_percent": self.verified.plan.lower_bound_tdi_percent,
+            "capture_seconds": self.capture_seconds,
+            "solve_seconds": self.result.solve_seconds,
+        }
+
+
+_last: Compilation | None = None
+
+
+def last_compilation() -> Compilation | None:
+    """The newest compilation in this process, or None."""
+    return _last
+
+
+def compile_in_place(model: torch.nn.Module, options: CompileOptions) -> torch.nn.Module:
+    """Make the calls of a model run within a budget.
+
+    Args:
+        model: Changed in place, as ``nn.Module.compile`` does: its ``state_dict`` keys stay.
+        options: Budget and what it counts.
+
+    Returns:
+        The same model.
+
+    Raises:
+        CompileError: It is wrapped for distributed training, or is no module.
+        InputError: The budget cannot be read.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise CompileError(f"{type(model).__name__} is no torch.nn.Module: pass the model itself")
+    if type(model).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel"):
+        raise CompileError(
+            f"{type(model).__name__} communicates inside backward: distributed training is not supported"
+        )
+    _check_budget_text(options.budget)
+    _warn_untested_torch()
+    model._compiled_call_impl = _PlannedCall(model, options)
+    return model
+
+
+def dynamo_backend(
+    module: fx.GraphModule, example_inputs: Sequence[Any], *, options: CompileOptions
+) -> Callable[..., Any]:
+    """Compile one Dynamo graph; what ``torch.compile(model, backend="lowtide")`` comes to.
+
+    Best effort: whole models only (a graph that Dynamo broke, or resumed, is refused), parameters and buffers are those
+    of this graph, no optimizer state is known.
+    """
+    _warn_untested_torch()
+    standing = StandingBytes()
+    if options.counts is Counts.DEVICE:
+        standing = _standing_of_graph(module)
+    try:
+        _refuse_partial_frame()
+        return _Backend(options, standing)(module, example_inputs)
+    except LowtideError as error:
+        return _raiser(error)
+
+
+class _PlannedCall:
+    """What a compiled model calls instead of its own ``_call_impl``."""
+
+    def __init__(self, model: torch.nn.Module, options: CompileOptions) -> None:
+        self._model = model
+        self._options = options
+        self._compiled_by_standing: dict[StandingBytes, Callable[..., Any]] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        standing = StandingBytes()
+        if self._options.counts is Counts.DEVICE:
+            standing = standing_bytes(self._model, self._options.optimizer)
+        compiled = self._compiled_by_standing.get(standing)
+        if compiled is None:
+            backend = _Backend(self._options, standing)
+            compiled = torch.compile(self._model._call_impl, backend=backend, fullgraph=True, dynamic=False)
+            self._compiled_by_standing[standing] = compiled
+        with compile_settings():
+            try:
+                return compiled(*args, **kwargs)
+            except LowtideError:
+                raise
+            except Exception as error:
+                explained = explain(error)
+                if explained is None:
+                    raise
+                raise explained from None
+
+
+class _Backend:
+    """Plans and emits each graph that Dynamo hands over; one object per amount of standing bytes."""
+
+    def __init__(self, options: CompileOptions, standing: StandingBytes) -> None:
+        self._options = options
+        self._standing = standing
+
+    def __call__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        kinds = input_kinds_of(module)
+        step = _Step(self._options, self._standing, kinds)
+        try:
+            return trace_with_aot(
+                module,
+                example_inputs,
+                partition=step.partition,
+                compile_forward=step.compile_forward,
+                compile_backward=step.compile_backward,
+                compile_inference=step.compile_inference,
+            )
+        except LowtideError as error:
+            return _raiser(error)
+
+
+class _Step:
+    """One compilation: the callbacks of AOTAutograd for one graph."""
+
+    def __init__(self, options: CompileOptions, standing: StandingBytes, kinds: Mapping[int, InputKind]) -> None:
+        self._options = options
+        self._standing = standing
+        self._kinds = kinds
+        self._cache = default_cost_cache()
+        self._guard: StepGuard | None = None
+
+    def partition(
+        self, joint: fx.GraphModule, _: object, *, num_fwd_outputs: int, **__: object
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """Plan a joint graph and split it at its boundary."""
+        started = time.perf_counter()
+        capture = import_joint(
+            joint, num_forward_outputs=num_fwd_outputs, kinds=self._kinds, mode=self._options.costs, cache=self._cache
+        )
+        if capture.has_checkpoint_regions:
+            _log_once("torch.utils.checkpoint regions in the model are left to the planner, which chooses itself")
+        compilation = self._plan(capture.imported.graph, "training", time.perf_counter() - started)
+        modules = joint_modules(capture, compilation.verified.plan.steps)
+        boundary_name = capture.imported.boundary_name or ""
+        retained = retained_peak_bytes(compilation.verified, boundary_name, frozenset(modules.saved))
+        beside = compilation.planned_peak_bytes - compilation.verified.plan.peak_bytes
+        self._guard = StepGuard(
+            peak_bytes=compilation.planned_peak_bytes,
+            retained_peak_bytes=retained + beside,
+            budget_bytes=compilation.budget_bytes,
+            num_outputs=num_fwd_outputs,
+        )
+        return modules.forward, modules.backward
+
+    def compile_forward(self, module: fx.GraphModule, _: object) -> Callable[[list[Any]], Any]:
+        """Forward as a boxed callable."""
+        assert self._guard is not None, "AOTAutograd partitions before it compiles"
+        return self._guard.forward(boxed_callable(module))
+
+    def compile_backward(self, module: fx.GraphModule, _: object) -> Callable[[list[Any]], Any]:
+        """Backward as a boxed callable."""
+        assert self._guard is not None, "AOTAutograd partitions before it compiles"
+        return self._guard.backward(boxed_callable(module))
+
+    def compile_inference(self, module: fx.GraphModule, _: object) -> Callable[[list[Any]], Any]:
+        """Plan a graph in which nothing requires a gradient."""
+        started = time.perf_counter()
+        capture = import_forward(module, kinds=self._kinds, mode=self._options.costs, cache=self._cache)
+        compilation = self._plan(capture.imported.graph, "inference", time.perf_counter() - started)
+        return boxed_callable(forward_module(capture, compilation.verified.plan.steps))
+
+    def _plan(self, graph: Graph, kind: str, capture_seconds: float) -> Compilation:
+        global _last  # noqa: PLW0603 - what last_compilation() returns
+        input_bytes = sum(graph_input.size_bytes for graph_input in graph.inputs if graph_input.is_counted)
+        beside = self._standing.total - input_bytes  # from a peak of the graph to a peak as the budget counts
+        baseline_peak_bytes = baseline(graph).peak_bytes + beside
+        budget_bytes = parse_budget(self._options.budget, baseline_peak_bytes=baseline_peak_bytes)
+        try:
+            result, verified = self._options.plan_graph(graph, budget_bytes - beside - _MARGIN_BYTES)
+        except PlanningError as error:
+            raise _in_budget_terms(error, budget_bytes, beside + _MARGIN_BYTES, self._standing) from None
+        compilation = Compilation(
+            kind=kind,
+            counts=self._options.counts,
+            budget_bytes=budget_bytes,
+            baseline_peak_bytes=baseline_peak_bytes,
+            planned_peak_bytes=verified.plan.peak_bytes + beside,
+            margin_bytes=_MARGIN_BYTES,
+            input_bytes=input_bytes,
+            standing=self._standing,
+            result=result,
+            verified=verified,
+            capture_seconds=capture_seconds,
+        )
+        _last = compilation
+        _log_compilation(compilation)
+        return compilation
+
+
+def _in_budget_terms(error: PlanningError, budget_bytes: int, beside: int, standing: StandingBytes) -> PlanningError:
+    """The planner's refusal with its bytes counted as the user's budget is."""
+    working_set = None if error.largest_working_set_bytes is None else error.largest_working_set_bytes + beside
+    smallest = None if error.smallest_known_peak_bytes is None else error.smallest_known_peak_bytes + beside
+    parts = [f"budget {format_bytes(budget_bytes)} ({budget_bytes} bytes)"]
+    if isinstance(error, InfeasibleBudget) and working_set is not None and working_set > budget_bytes:
+        parts.append(
+            f"is below the smallest possible peak {format_bytes(working_set)}: node {error.bottleneck_node!r} needs "
+            "that for its inputs and outputs together"
+        )
+    else:
+        parts.append("has no known plan")
+    if standing.total:
+        parts.append(f"beside {format_bytes(standing.total)} of parameters, buffers, gradients and optimizer state")
+    if smallest is not None:
+        parts.append(f"(smallest budget known to work: {smallest} bytes)")
+    return type(error)(
+        " ".join(parts) + ". Raise the budget or make the batch smaller",
+        budget_bytes=budget_bytes,
+        bottleneck_node=error.bottleneck_node,
+        largest_working_set_bytes=working_set,
+        smallest_known_peak_bytes=smallest,
+    )
+
+
+def _log_compilation(compilation: Compilation) -> None:
+    standing = compilation.standing
+    plan = compilation.verified.plan
+    bound = plan.lower_bound_tdi_percent
+    if compilation.counts is Counts.DEVICE:
+        counted = (
+            f"parameters {format_bytes(standing.parameters)}, buffers {format_bytes(standing.buffers)}, gradients that "
+            f"are there {format_bytes(standing.gradients)}, optimizer state {format_bytes(standing.optimizer)}"
+            f"{'' if standing.is_optimizer_known else ' (class unknown: not counted)'}, the compiled step"
+        )
+    else:
+        counted = "the compiled step, gradients included"
+    _LOG.info(
+        "%s step planned: budget %s counts %s; not counted: inputs %s, loss and optimizer temporaries outside the "
+        "model; peak %s -> %s, TDI %.2f %%, bound %s, %d nodes, %d recomputed, captured in %.1f s, planned in %.1f s",
+        compilation.kind,
+        format_bytes(compilation.budget_bytes),
+        counted,
+        format_bytes(compilation.input_bytes),
+        format_bytes(compilation.baseline_peak_bytes),
+        format_bytes(compilation.planned_peak_bytes),
+        plan.tdi_percent,
+        "none" if bound is None else f"{bound:.2f} %",
+        len(compilation.verified.graph.nodes),
+        compilation.result.num_recomputes,
+        compilation.capture_seconds,
+        compilation.result.solve_seconds,
+    )
+
+
+def _check_budget_text(budget: Budget) -> None:
+    parse_budget(budget, baseline_peak_bytes=2**40)
+
+
+def _standing_of_graph(module: fx.GraphModule) -> StandingBytes:
+    totals = {InputKind.PARAMETER: 0, InputKind.BUFFER: 0}
+    kinds = input_kinds_of(module)
+    for index, placeholder in enumerate(module.graph.find_nodes(op="placeholder")):
+        tensor = placeholder.meta.get("example_value")
+        if kinds[index] in totals and isinstance(tensor, torch.Tensor):
+            totals[kinds[index]] += int(tensor.untyped_storage().nbytes())
+    return StandingBytes(
+        parameters=totals[InputKind.PARAMETER], buffers=totals[InputKind.BUFFER], is_optimizer_known=False
+    )
+
+
+def _refuse_partial_frame() -> None:
+    """Refuse a graph that Dynamo broke or resumed: the rest of the model would run outside the plan."""
+    import sys
+
+    from torch._dynamo.output_graph import OutputGraph
+
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        output_graph = frame.f_locals.get("self")
+        if isinstance(output_graph, OutputGraph):
+            reason = getattr(output_graph, "compile_subgraph_reason", None)
+            name = output_graph.root_tx.f_code.co_name
+            if getattr(reason, "graph_break", False) or name.startswith("torch_dynamo_resume"):
+                stack = getattr(reason, "user_stack", None) or []
+                place = f" at {stack[-1].filename}:{stack[-1].lineno}" if stack else f" in {name}"
+                raise CompileError(
+                    f"Dynamo broke the graph{place}: backend='lowtide' takes whole models only; lowtide.compile(model, "
+                    "budget=...) names the reason"
+                )
+            return
+
+
+def _raiser(error: LowtideError) -> Callable[..., Any]:
+    """A compiled function that raises: an exception inside a backend would reach the caller in another's clothes."""
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise error.with_traceback(None)
+
+    return refuse
+
+
+_logged: set[str] = set()
+
+
+def _log_once(message: str) -> None:
+    if message not in _logged:
+        _logged.add(message)
+        _LOG.info(message)
+
+
+def _warn_untested_torch() -> None:
+    version = torch.__version__.split("+")[0]
+    if ".".join(version.split(".")[:2]) not in TESTED_TORCH and version not in _logged:
+        _logged.add(version)
+        _LOG.warning("torch %s is untested with this lowtide; tested: %s", version, ", ".join(TESTED_TORCH))
+
+
+def parse_backend_options(options: Mapping[str, Any] | None, plan_graph: GraphPlanning) -> CompileOptions:
+    """Read the ``options`` of ``torch.compile(model, backend="lowtide", options=...)``.
+
+    Raises:
+        InputError: The budget is missing, or an option is not known.
+    """
+    given = dict(options or {})
+    if "budget" not in given:
+        raise InputError(
+            "backend='lowtide' needs a budget: torch.compile(model, backend='lowtide', options={'budget': '20GiB'})"
+        )
+    unknown = sorted(given.keys() - {"budget", "counts", "costs"})
+    if unknown:
+        raise InputError(f"unknown option {unknown[0]!r} of backend='lowtide': use budget, counts, costs")
+    _check_budget_text(given["budget"])
+    return CompileOptions(
+        budget=given["budget"],
+        plan_graph=plan_graph,
+        counts=read_counts(given.get("counts", "device")),
+        costs=CostMode(given.get("costs", "profiled")),
+    )
+
+
+def read_counts(text: str) -> Counts:
+    """Read what a budget counts.
+
+    Raises:
+        InputError: It is neither "device" nor "compiled".
+    """
+    if text not in set(Counts):
+        raise InputError(f"counts {text!r} must be 'device' (all of the model) or 'compiled' (the compiled step)")
+    return Counts(text)
