@@ -4,7 +4,9 @@
     a          ■────■         ■────■            its first copy dies after b, the second after d
     steps      a b (evict a) c (evict b, c) a d (evict a)
 
-Planners choose only which nodes to execute and when; this gives the evictions that make memory least for that choice.
+Planners choose only which nodes to execute and when; this gives the evictions that make memory least for that choice
+(save where a base is recomputed although a view still keeps its bytes: leaving the base resident would then be better,
+and leaving out that recomputation better still).
 """
 
 from __future__ import annotations
