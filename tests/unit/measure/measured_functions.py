@@ -147,40 +147,6 @@ def follow_peak(*, size_bytes: int) -> dict[str, object]:
     }
 
 
-def allocate_in_threads(*, num_threads: int, num_rounds: int, size_bytes: int) -> dict[str, object]:
-    """Threads that allocate and free at the same time; ctypes lets go of the interpreter lock during each call."""
-    import threading
-
-    libc, meter = _libc(), active_meter()
-    barrier = threading.Barrier(num_threads)
-    left_per_thread: list[int] = []
-
-    def work() -> None:
-        barrier.wait()
-        kept = [libc.malloc(size_bytes) for _ in range(10)]
-        for _ in range(num_rounds):
-            libc.free(libc.malloc(size_bytes))
-        for block in kept:
-            libc.free(block)
-        left_per_thread.append(0)
-
-    def all_threads() -> None:
-        threads = [threading.Thread(target=work) for _ in range(num_threads)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    all_threads()
-    start, num_before = meter.reset_peak(), meter.num_allocations()
-    all_threads()
-    return {
-        "left": meter.live_bytes() - start,
-        "peak": meter.peak_bytes() - start,
-        "num_allocations": meter.num_allocations() - num_before,
-    }
-
-
 def torch_tensor(*, size_bytes: int) -> dict[str, object]:
     import torch
 
