@@ -17,11 +17,14 @@ if TYPE_CHECKING:
         PlannerFailed,
         analyze,
         capture,
+        compile,  # noqa: A004 - the name users know from torch.compile
+        last_compilation,
         plan,
         require_plan,
         verify,
     )
     from lowtide.errors import (
+        BudgetOverrun,
         CompileError,
         FormatError,
         GraphError,
@@ -45,6 +48,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Analysis",
+    "BudgetOverrun",
     "CompileError",
     "FormatError",
     "Graph",
@@ -68,6 +72,8 @@ __all__ = [
     "__version__",
     "analyze",
     "capture",
+    "compile",
+    "last_compilation",
     "load_graph",
     "load_plan",
     "plan",
@@ -80,10 +86,21 @@ __all__ = [
 # Every name but the version, and the module that defines it.
 _MODULE_BY_NAME = {
     **dict.fromkeys(
-        ("Analysis", "PlannerFailed", "analyze", "capture", "plan", "require_plan", "verify"), "lowtide.api"
+        (
+            "Analysis",
+            "PlannerFailed",
+            "analyze",
+            "capture",
+            "compile",
+            "last_compilation",
+            "plan",
+            "require_plan",
+            "verify",
+        ),
+        "lowtide.api",
     ),
     **dict.fromkeys((name for name in __all__ if name.endswith(("Error", "Rejected"))), "lowtide.errors"),
-    **dict.fromkeys(("InfeasibleBudget", "MissingDependency", "NoPlanFound"), "lowtide.errors"),
+    **dict.fromkeys(("BudgetOverrun", "InfeasibleBudget", "MissingDependency", "NoPlanFound"), "lowtide.errors"),
     **dict.fromkeys(("Graph", "Plan", "PlanResult", "Status"), "lowtide.ir"),
     **dict.fromkeys(("load_graph", "load_plan", "save_graph", "save_plan"), "lowtide.ir.serde"),
     "VerifiedPlan": "lowtide.referee",

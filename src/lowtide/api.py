@@ -10,7 +10,7 @@ proposal that breaks a rule is an error that names the planner. torch and solver
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowtide.errors import InfeasibleBudget, InputError, MissingDependency, NoPlanFound
@@ -28,6 +28,8 @@ from lowtide.units import Budget
 if TYPE_CHECKING:
     import torch
 
+    from lowtide.emit.torch_backend import Compilation
+
 __all__ = [
     "Analysis",
     "AnalysisPoint",
@@ -35,8 +37,11 @@ __all__ = [
     "PlannerFailed",
     "analyze",
     "capture",
+    "compile",
+    "dynamo_backend",
     "explain_missing_plan",
     "holdings_at_peak",
+    "last_compilation",
     "plan",
     "require_plan",
     "verify",
@@ -219,6 +224,96 @@ def capture(
         return capture_training(model, inputs, loss=loss, costs=costs)
     except ModuleNotFoundError as error:
         raise _as_missing_torch(error, needed_for="capturing a model") from error
+
+
+def compile(  # noqa: A001 - the name users know from torch.compile
+    model: torch.nn.Module,
+    *,
+    budget: Budget,
+    counts: str = "device",
+    optimizer: torch.optim.Optimizer | None = None,
+    planner: str | Planner = "greedy",
+    costs: str = "profiled",
+    time_limit_seconds: float | None = 20.0,
+    seed: int = 0,
+) -> torch.nn.Module:
+    """Make a model train and run within a budget, with the same result to the bit.
+
+    Every input shape is planned when the model is first called with it. Logger ``lowtide`` says what each plan counts
+    and costs; ``last_compilation()`` has it as data.
+
+    Args:
+        model: Changed in place, as ``nn.Module.compile`` does; its ``state_dict`` keys stay.
+        budget: Bytes, text such as ``"20GiB"``, or a percentage of the plain peak counted the same way.
+        counts: ``"device"``: parameters, buffers, gradients, optimizer state and the compiled step together;
+            ``"compiled"``: what the compiled step allocates, gradients included, beyond parameters, buffers, inputs.
+        optimizer: Whose state is counted for ``"device"``.
+        planner: A planner, its name, or ``pkg.mod:Class``.
+        costs: ``"profiled"``: each distinct op is timed here; ``"estimated"``: from sizes alone, the same anywhere.
+        time_limit_seconds: Wall-clock cap on the planning of one shape, or None.
+        seed: Of the planner.
+
+    Returns:
+        The same model.
+
+    Raises:
+        InputError: An option is wrong, or the budget cannot be read.
+        CompileError: The model cannot be compiled; from its first call where that shows only then, with the place.
+        InfeasibleBudget: From a call: no plan for its input shapes fits, proven.
+        NoPlanFound: From a call: no plan for its input shapes was found.
+        BudgetOverrun: From a call or backward: this use needs more than the plan has room for.
+        MissingDependency: torch is not installed.
+    """
+    try:
+        from lowtide.emit import torch_backend
+    except ModuleNotFoundError as error:
+        raise _as_missing_torch(error, needed_for="lowtide.compile") from error
+    options = torch_backend.read_options(
+        {"budget": budget, "counts": counts, "costs": costs},
+        plan_graph=_planning(choose_planner(planner), time_limit_seconds=time_limit_seconds, seed=seed),
+        optimizer=optimizer,
+    )
+    return torch_backend.compile_in_place(model, options)
+
+
+def last_compilation() -> Compilation | None:
+    """The newest compilation in this process, with its plan, profile and figures, or None."""
+    from lowtide.emit import torch_backend
+
+    return torch_backend.last_compilation()
+
+
+def dynamo_backend(module: Any, example_inputs: Sequence[Any], options: Mapping[str, Any] | None = None) -> Any:
+    """What ``torch.compile(model, backend="lowtide", options={"budget": ..., "counts": ...})`` calls; best effort.
+
+    Raises:
+        InputError: The budget is missing or an option is wrong.
+    """
+    from lowtide.emit import torch_backend
+
+    planning = _planning(choose_planner("greedy"), time_limit_seconds=20.0, seed=0)
+    return torch_backend.dynamo_backend(
+        module, example_inputs, options=torch_backend.read_options(options or {}, plan_graph=planning)
+    )
+
+
+def _planning(
+    planner: Planner, *, time_limit_seconds: float | None, seed: int
+) -> Callable[[Graph, int], tuple[PlanResult, VerifiedPlan]]:
+    """Planning as a compiled model needs it: a plan for bytes of its graph, or the error that says why not."""
+
+    def plan_graph(graph: Graph, budget_bytes: int) -> tuple[PlanResult, VerifiedPlan]:
+        result = plan(
+            graph,
+            budget=f"{max(budget_bytes, 1)} B",  # a bare number this small would be taken for a percentage
+            planner=planner,
+            time_limit_seconds=time_limit_seconds,
+            seed=seed,
+            bound=False,
+        )
+        return result, require_plan(result, graph)
+
+    return plan_graph
 
 
 def _as_missing_torch(error: ModuleNotFoundError, *, needed_for: str) -> Exception:

@@ -67,7 +67,7 @@ def test_entry_points_are_declared() -> None:
     (script,) = metadata.entry_points(group="console_scripts", name="lowtide")
     assert script.value == "lowtide.cli:main"
     (backend,) = metadata.entry_points(group="torch_dynamo_backends", name="lowtide")
-    assert backend.value == "lowtide.emit.torch_backend:dynamo_backend"
+    assert backend.value == "lowtide.api:dynamo_backend"
 
 
 def test_entry_points_load() -> None:

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -36,6 +36,7 @@ __all__ = [
     "compile_in_place",
     "dynamo_backend",
     "last_compilation",
+    "read_options",
 ]
 
 _LOG = logging.getLogger("lowtide")
@@ -47,16 +48,8 @@ _MARGIN_BYTES = 256 * 1024
 """Room for what no plan sees: Python's and torch's objects around each tensor, autograd's nodes."""
 
 
-class GraphPlanning(Protocol):
-    """Plans a graph within bytes; ``lowtide.api`` passes one in."""
-
-    def __call__(self, graph: Graph, budget_bytes: int) -> tuple[PlanResult, VerifiedPlan]:
-        """Plan.
-
-        Raises:
-            PlanningError: No plan within the budget.
-        """
-        ...
+GraphPlanning: TypeAlias = Callable[[Graph, int], tuple[PlanResult, VerifiedPlan]]
+"""Plans a graph within bytes, or raises a PlanningError; ``lowtide.api`` passes one in."""
 
 
 @dataclass(frozen=True)
@@ -433,35 +426,34 @@ def _warn_untested_torch() -> None:
         _LOG.warning("torch %s is untested with this lowtide; tested: %s", version, ", ".join(TESTED_TORCH))
 
 
-def parse_backend_options(options: Mapping[str, Any] | None, plan_graph: GraphPlanning) -> CompileOptions:
-    """Read the ``options`` of ``torch.compile(model, backend="lowtide", options=...)``.
+def read_options(
+    options: Mapping[str, Any], *, plan_graph: GraphPlanning, optimizer: torch.optim.Optimizer | None = None
+) -> CompileOptions:
+    """Read options as users write them.
+
+    Args:
+        options: ``budget``, and perhaps ``counts`` and ``costs``.
+        plan_graph: The planner.
+        optimizer: Whose state counts, or None.
 
     Raises:
-        InputError: The budget is missing, or an option is not known.
+        InputError: The budget is missing or no budget, or an option is not known.
     """
-    given = dict(options or {})
-    if "budget" not in given:
-        raise InputError(
-            "backend='lowtide' needs a budget: torch.compile(model, backend='lowtide', options={'budget': '20GiB'})"
-        )
-    unknown = sorted(given.keys() - {"budget", "counts", "costs"})
+    if "budget" not in options:
+        raise InputError("a budget is missing: torch.compile(model, backend='lowtide', options={'budget': '20GiB'})")
+    unknown = sorted(options.keys() - {"budget", "counts", "costs"})
     if unknown:
         raise InputError(f"unknown option {unknown[0]!r} of backend='lowtide': use budget, counts, costs")
-    _check_budget_text(given["budget"])
+    counts, costs = options.get("counts", Counts.DEVICE), options.get("costs", CostMode.PROFILED)
+    if counts not in set(Counts):
+        raise InputError(f"counts {counts!r} must be 'device' (all of the model) or 'compiled' (the compiled step)")
+    if costs not in set(CostMode):
+        raise InputError(f"costs {costs!r} must be 'profiled' or 'estimated'")
+    _check_budget_text(options["budget"])
     return CompileOptions(
-        budget=given["budget"],
+        budget=options["budget"],
         plan_graph=plan_graph,
-        counts=read_counts(given.get("counts", "device")),
-        costs=CostMode(given.get("costs", "profiled")),
+        counts=Counts(counts),
+        costs=CostMode(costs),
+        optimizer=optimizer,
     )
-
-
-def read_counts(text: str) -> Counts:
-    """Read what a budget counts.
-
-    Raises:
-        InputError: It is neither "device" nor "compiled".
-    """
-    if text not in set(Counts):
-        raise InputError(f"counts {text!r} must be 'device' (all of the model) or 'compiled' (the compiled step)")
-    return Counts(text)

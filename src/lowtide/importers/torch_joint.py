@@ -217,7 +217,7 @@ def capture_training(
     try:
         with compile_settings():
             compiled(*inputs)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - Dynamo wraps the signal and every refusal in errors of its own
         if captured:
             return captured[0].imported.graph
         raise explain(error) or error from None
@@ -226,8 +226,8 @@ def capture_training(
     raise CompileError(f"{type(model).__name__} runs no tensor op that Dynamo could capture: nothing to plan")
 
 
-class _CapturedSignal(Exception):  # noqa: N818 - not an error: the way out of a trace that is not needed any more
-    """The joint graph is there; the rest of the compilation is not needed."""
+class _CapturedSignal(Exception):
+    """Not an error, the way out of a trace: the joint graph is there, the rest of the compilation is not needed."""
 
 
 def _tensors(results: Sequence[Any]) -> tuple[fx.Node, ...]:
@@ -265,8 +265,8 @@ def _refuse_symbols_and_collectives(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
             raise CompileError(
-                f"the graph has a symbolic size ({node.name} = {node.meta['val']}): lowtide plans concrete shapes only, "
-                "compile with dynamic=False and without ops whose output shape depends on data"
+                f"the graph has a symbolic size ({node.name} = {node.meta['val']}): lowtide plans concrete shapes "
+                "only, compile with dynamic=False and without ops whose output shape depends on data"
             )
         if "c10d" in str(node.target):
             raise CompileError(
