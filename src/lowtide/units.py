@@ -34,6 +34,8 @@ _FACTOR_BY_UNIT = {
 }
 _SIZE = re.compile(r"\s*(?P<number>[0-9][0-9_]*(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*\Z")
 _PERCENT = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*\Z")
+_BARE_FRACTION = re.compile(r"\s*[0-9][0-9_]*\.[0-9]+\s*\Z")
+_BARE_WHOLE = re.compile(r"\s*[0-9][0-9_]*\s*\Z")
 _LONGEST_TEXT = 64
 _SMALLEST_BARE_NUMBER = 1024
 
@@ -80,8 +82,10 @@ def parse_budget(budget: Budget, *, baseline_peak_bytes: Bytes, smallest_bytes: 
         )
     if isinstance(budget, str) and (match := _PERCENT.match(budget[:_LONGEST_TEXT])):
         return _percent_of(Fraction(match["number"]), baseline_peak_bytes, budget)
+    if isinstance(budget, str) and _BARE_FRACTION.match(budget[:_LONGEST_TEXT]):
+        raise UnitError(f"budget {_quote(budget)} has no unit: give whole bytes, '1.5GiB', or '60%'")
     size_bytes = parse_bytes(budget) if isinstance(budget, str) else budget
-    is_bare = isinstance(budget, int) or budget.strip().isdigit()
+    is_bare = isinstance(budget, int) or _BARE_WHOLE.match(budget) is not None
     if size_bytes <= 0:
         raise UnitError(f"budget {_quote(budget)} is not above 0 bytes: give bytes, '1.5GiB', or '60%'")
     if is_bare and size_bytes < smallest_bytes:

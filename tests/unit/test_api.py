@@ -313,6 +313,8 @@ def test_one_info_line_per_plan(caplog: pytest.LogCaptureFixture) -> None:
         (0.6, "budget 0.6 is a float: give whole bytes, text such as '1.5GiB', or '60%'"),
         (60, "budget 60 bytes? For a share of the plain peak write '60%'"),
         ("60", "budget 60 bytes? For a share of the plain peak write '60%'"),
+        ("1.5", "budget '1.5' has no unit: give whole bytes, '1.5GiB', or '60%'"),
+        ("9_00", "budget 900 bytes? For a share of the plain peak write '900%'"),
         ("0%", "budget '0%' must be above 0% and at most 1000% of the plain peak"),
     ],
 )

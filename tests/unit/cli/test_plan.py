@@ -127,7 +127,7 @@ def test_without_budget_an_analysis(workplace: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--budget", "0.6"], "budget '0.6' is not above 0 bytes: give bytes, '1.5GiB', or '60%'"),
+        (["--budget", "0.6"], "budget '0.6' has no unit: give whole bytes, '1.5GiB', or '60%'"),
         (["--budget", "lots"], "'lots' is no size: write a number with KB, MB, GB (1000) or KiB, MiB, GiB (1024)"),
         (
             ["-o", "plan.json"],
@@ -167,7 +167,7 @@ def test_budgets_that_lack_a_percent_sign_are_refused_on_real_models(
     err = capsys.readouterr().err
     expected = {
         "60": "lowtide: budget 60 bytes? For a share of the plain peak write '60%'\n",
-        "0.6": "lowtide: budget '0.6' is not above 0 bytes: give bytes, '1.5GiB', or '60%'\n",
+        "0.6": "lowtide: budget '0.6' has no unit: give whole bytes, '1.5GiB', or '60%'\n",
     }
     assert err == expected[budget]
 
