@@ -1,7 +1,7 @@
 """Durations and scratch of one op at a time, measured.
 
     warm-up   the first execution, with torch's allocator watched: how far its bytes rise above the outputs
-    timed     executions until there are enough; the median counts
+    timed     executions until there are enough, each after the caches have been cleared; the median counts
 
 Only the one op's tensors exist at that time, and they are gone before the next one: profiling a graph needs no more
 memory than its largest op. The watch sees what goes through torch's allocator, oneDNN's reorders and scratch included
@@ -28,13 +28,14 @@ from lowtide.importers.torch_cost_call import OpCall
 from lowtide.importers.torch_cost_inputs import make_arguments
 from lowtide.units import align_up
 
-__all__ = ["Profile", "as_plain_torch", "profile_call"]
+__all__ = ["Profile", "as_plain_torch", "make_cooler", "profile_call"]
 
 ALIGNMENT_BYTES = 64
-_ENOUGH_NS = 3_000_000
-_ENOUGH_REPEATS = 7
-_MOST_NS = 30_000_000
-_MOST_REPEATS = 200
+_COOLER_BYTES = 16 * 1024 * 1024
+_ENOUGH_NS = 30_000_000
+_MOST_NS = 200_000_000
+_FEWEST_REPEATS = 3
+_MOST_REPEATS = 5
 
 _logger = logging.getLogger("lowtide")
 
@@ -60,11 +61,13 @@ def as_plain_torch() -> Iterator[None]:
         yield
 
 
-def profile_call(call: OpCall) -> Profile:
+def profile_call(call: OpCall, *, cooler: torch.Tensor) -> Profile:
     """Measure one call on made-up tensors; to be used within `as_plain_torch`.
 
     Args:
         call: What is executed; its tensors are fake.
+        cooler: What `make_cooler` gave. It is written before each execution: in a training step the inputs of an op
+            have often left the caches, and one that moves memory then takes several times as long.
 
     Raises:
         Exception: Whatever the op raises on the made-up tensors.
@@ -75,13 +78,20 @@ def profile_call(call: OpCall) -> Profile:
         return call.target(*args, **kwargs)
 
     workspace_bytes = _workspace_bytes(execute)
-    return Profile(duration_ns=_median_ns(execute, synchronize=_synchronize_of(call)), workspace_bytes=workspace_bytes)
+    duration_ns = _median_ns(execute, cooler=cooler, synchronize=_synchronize_of(call))
+    return Profile(duration_ns=duration_ns, workspace_bytes=workspace_bytes)
 
 
-def _median_ns(execute: Callable[[], Any], *, synchronize: Callable[[], None] | None) -> int:
+def make_cooler() -> torch.Tensor:
+    """Memory that fills the caches of a core when it is written."""
+    return torch.empty(_COOLER_BYTES, dtype=torch.uint8)
+
+
+def _median_ns(execute: Callable[[], Any], *, cooler: torch.Tensor, synchronize: Callable[[], None] | None) -> int:
     samples: list[int] = []
     total_ns = 0
     while True:
+        cooler.fill_(0)
         start = time.perf_counter_ns()
         result = execute()
         if synchronize is not None:
@@ -89,8 +99,8 @@ def _median_ns(execute: Callable[[], Any], *, synchronize: Callable[[], None] | 
         samples.append(time.perf_counter_ns() - start)
         del result
         total_ns += samples[-1]
-        is_enough = len(samples) >= _ENOUGH_REPEATS and total_ns >= _ENOUGH_NS
-        if is_enough or total_ns >= _MOST_NS or len(samples) >= _MOST_REPEATS:
+        is_enough = len(samples) >= _FEWEST_REPEATS and total_ns >= _ENOUGH_NS
+        if is_enough or len(samples) >= _MOST_REPEATS or total_ns >= _MOST_NS:
             return median_low(samples)
 
 

@@ -16,7 +16,7 @@ from torch import fx
 from lowtide.importers.torch_cost_cache import CostCache, default_cost_cache
 from lowtide.importers.torch_cost_call import OpCall, UnknownArgument, call_of, is_free
 from lowtide.importers.torch_cost_estimate import LAUNCH_NS, RNG_STATE_NS, estimate_duration_ns
-from lowtide.importers.torch_cost_profile import as_plain_torch, profile_call
+from lowtide.importers.torch_cost_profile import as_plain_torch, make_cooler, profile_call
 
 __all__ = ["CostCache", "CostMode", "NodeCost", "cost_nodes", "default_cost_cache"]
 
@@ -61,8 +61,8 @@ def cost_nodes(nodes: Sequence[fx.Node], *, mode: CostMode, cache: CostCache | N
     """
     if mode is CostMode.ESTIMATED:
         return [_estimate(node) for node in nodes]
-    profiler = _Profiler(cache)
     with as_plain_torch():
+        profiler = _Profiler(cache)
         costs = [profiler.cost(node) for node in nodes]
     if cache is not None:
         cache.save()
@@ -74,6 +74,7 @@ class _Profiler:
 
     def __init__(self, cache: CostCache | None) -> None:
         self._cache = cache
+        self._cooler = make_cooler()
         self._cost_by_signature: dict[str, NodeCost] = {}
 
     def cost(self, node: fx.Node) -> NodeCost:
@@ -95,7 +96,7 @@ class _Profiler:
 
     def _measure(self, signature: str, call: OpCall) -> NodeCost:
         try:
-            profile = profile_call(call)
+            profile = profile_call(call, cooler=self._cooler)
         except Exception as error:  # noqa: BLE001 - an op may raise anything on made-up tensors
             reason = (str(error).splitlines() or [""])[0][:200]
             _logger.debug("%s is estimated, not measured: %s: %s", call.name, type(error).__name__, reason)
