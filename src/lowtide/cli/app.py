@@ -15,6 +15,7 @@ import typer
 import lowtide
 from lowtide.api import PlannerFailed
 from lowtide.cli.capture import capture
+from lowtide.cli.demo import demo
 from lowtide.cli.doctor import doctor
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import print_error
@@ -33,7 +34,7 @@ _app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (capture, plan, verify, doctor):
+for _command in (demo, capture, plan, verify, doctor):
     _app.command()(_command)
 
 

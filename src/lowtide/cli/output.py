@@ -24,6 +24,7 @@ __all__ = [
     "print_error",
     "print_facts",
     "print_json",
+    "print_line",
     "print_note",
     "print_table",
     "print_text",
@@ -58,6 +59,11 @@ def print_note(message: str) -> None:
 def print_text(text: str = "") -> None:
     """Print plain text on stdout, wrapped between words; a long path stays whole."""
     sys.stdout.write(textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n")
+
+
+def print_line(line: str) -> None:
+    """Print one line on stdout as it is."""
+    sys.stdout.write(f"{line}\n")
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
