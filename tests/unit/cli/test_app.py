@@ -84,7 +84,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"lowtide {lowtide.__version__}\n"
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    for command in ("capture", "plan", "verify", "doctor"):
+    for command in ("demo", "capture", "plan", "verify", "doctor"):
         assert f" {command} " in out
 
 
