@@ -98,3 +98,22 @@ def test_a_view_of_what_its_own_node_overwrites_is_not_evicted() -> None:
         outputs="r",
     )
     assert text_of(made, "a") == "a -new"
+
+
+def test_an_unevictable_value_that_was_overwritten_comes_back_in_a_new_instance() -> None:
+    made = graph(
+        node("a", "x", Value("a", 4, evictable=False)),
+        node("r", "a", Value("r", 0, overwrites="a")),
+        node("b", "r", Value("b", 1)),
+        outputs="b",
+    )
+    assert text_of(made, "a r a r b") == "a r -r a -x r b -r"
+
+
+def test_a_value_that_its_own_recomputation_reads_stays() -> None:
+    made = graph(
+        node("a", "x", Value("a", 4), recompute_inputs=("a",)),
+        node("b", "a", Value("b", 1)),
+        outputs="b",
+    )
+    assert text_of(made, "a a b") == "a a -x b -a"
