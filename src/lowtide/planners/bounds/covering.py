@@ -77,8 +77,11 @@ class CoverProgram:
 
     def add_row(self, terms: Sequence[tuple[int, int]], *, least: int) -> None:
         """Require that the (variable, coefficient) terms add up to ``least`` or more."""
-        scale = float(max((abs(coefficient) for _, coefficient in terms), default=1)) or 1.0
+        merged: dict[int, int] = {}  # HiGHS takes no row that names a variable twice
         for variable, coefficient in terms:
+            merged[variable] = merged.get(variable, 0) + coefficient
+        scale = float(max(map(abs, merged.values()), default=1)) or 1.0
+        for variable, coefficient in merged.items():
             self._columns.append(variable)
             self._coefficients.append(coefficient / scale)
         self._starts.append(len(self._columns))
@@ -118,7 +121,8 @@ class CoverProgram:
         if are_whole:
             solver.setOptionValue("mip_rel_gap", 0.0)
             solver.setOptionValue("mip_abs_gap", 0.5 / self._cost_scale())
-        solver.passModel(self._model(are_whole=are_whole))
+        status = solver.passModel(self._model(are_whole=are_whole))
+        assert status != highspy.HighsStatus.kError
         solver.run()
         return solver
 

@@ -1,7 +1,8 @@
 """The largest working set: what one node needs at once, so that no plan's peak can be below it.
 
 At the first execution of a node its inputs, its fresh outputs and its workspace are resident together, and beside them
-the graph inputs that never leave. Storages are counted once, however many values refer to them.
+the graph inputs that never leave (unevictable, or among the outputs: nothing brings an input back). Storages are counted
+once, however many values refer to them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def largest_working_set(graph: Graph) -> WorkingSet:
     always_bytes = 0
     working_bytes = [graph.node_by_name[name].workspace_bytes for name in graph.order]
     for family in stages.families:
-        if family.is_pinned_at(-1):
+        is_input_kept = family.node is None and family.last_use >= len(working_bytes)
+        if family.is_pinned_at(-1) or is_input_kept:
             always_bytes += family.size_bytes
             continue
         for stage in family.uses:

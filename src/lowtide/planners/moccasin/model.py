@@ -34,8 +34,15 @@ MAX_IMPLIED_LITERALS = 400_000
 _Literal = cp_model.IntVar
 
 
-def build_model(problem: Problem) -> tuple[cp_model.CpModel, Variables]:
-    """Build the model of a problem, without an objective."""
+def build_model(
+    problem: Problem, *, max_implied_literals: int = MAX_IMPLIED_LITERALS
+) -> tuple[cp_model.CpModel, Variables]:
+    """Build the model of a problem, without an objective.
+
+    Args:
+        problem: What to plan.
+        max_implied_literals: Leave the implied constraints out where they need more; 0 gives the paper's model alone.
+    """
     model = cp_model.CpModel()
     variables = make_variables(model, problem)
     for executions in variables.executions:
@@ -44,7 +51,7 @@ def build_model(problem: Problem) -> tuple[cp_model.CpModel, Variables]:
     _add_precedence(model, problem, variables)
     _add_sharing(model, problem, variables)
     add_cumulative_memory(model, problem, variables)
-    if num_implied_literals(problem) <= MAX_IMPLIED_LITERALS:
+    if num_implied_literals(problem) <= max_implied_literals:
         add_implied(model, problem, variables)
     return model, variables
 
