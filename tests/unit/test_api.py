@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -261,6 +263,28 @@ def test_bound_can_prove_what_the_planner_only_failed_to_find(monkeypatch: pytes
     monkeypatch.setattr("lowtide.planners.bounds.best_bound", lambda *_, **__: FakeBound(4, is_infeasible=True))
     result = api.plan(four_nodes(), budget=20, planner=FakePlanner(lambda _: Proposal(Status.TIMEOUT, None)))
     assert (result.status, result.lower_bound_duration) == (Status.INFEASIBLE, None)
+
+
+def test_plan_is_kept_and_nobody_waits_where_the_bound_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_asked, may_end = threading.Event(), threading.Event()
+
+    def best_bound(*_: Any, **__: Any) -> None:
+        is_asked.set()
+        may_end.wait(60)
+
+    monkeypatch.setattr("lowtide.planners.bounds.best_bound", best_bound)
+    started = time.monotonic()
+    result = api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), should_stop=is_asked.is_set)
+    may_end.set()
+    assert result.plan is not None
+    assert result.status is Status.FEASIBLE
+    assert time.monotonic() - started < 30
+
+
+def test_error_inside_a_bound_is_raised_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lowtide.planners.bounds.best_bound", lambda *_, **__: _raise(ArithmeticError("solver")))
+    with pytest.raises(ArithmeticError, match="solver"):
+        api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), should_stop=lambda: False)
 
 
 def test_real_bound_proves_the_plan_of_the_hand_calculation() -> None:

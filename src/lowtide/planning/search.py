@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from lowtide.errors import InputError, MissingDependency, RefereeError
 from lowtide.ir import Incumbent, Plan, PlanResult, Scope, Status, Step
@@ -25,6 +29,9 @@ _MOST_EXTRA_SECONDS = 10.0  # for what nobody asked for by name: a bound, how lo
 _SHORTEST_SECONDS = 0.05
 _PLANNER_SHARE = 0.75  # of a time limit that planner and bound share
 _MIN_BUDGET_RESOLUTION = 256
+_SECONDS_BETWEEN_LOOKS = 0.05
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,10 @@ class Search:
 
         seconds_left = self._seconds_left()
         seconds = _MOST_EXTRA_SECONDS if seconds_left is None else seconds_left
-        found = best_bound(self.request.graph, attempt.budget_bytes, time_limit_seconds=seconds)
+        found = _stoppable(
+            lambda: best_bound(self.request.graph, attempt.budget_bytes, time_limit_seconds=seconds),
+            should_stop=self.request.should_stop,
+        )
         if found is None:
             return attempt
         duration = attempt.replayed.duration
@@ -248,6 +258,29 @@ class Search:
         if seconds_left is not None and seconds_left <= 0:
             return True
         return self.request.should_stop is not None and self.request.should_stop()
+
+
+def _stoppable(work: Callable[[], T | None], *, should_stop: Callable[[], bool] | None) -> T | None:
+    """Work that a solver does in one piece; None where somebody wants an end before it is done.
+
+    It then goes on in a daemon thread until its own time limit, and nobody waits for it.
+    """
+    if should_stop is None:
+        return work()
+    future = Future[T | None]()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001  (whatever it is, it is raised again where it is waited for)
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="lowtide-bound", daemon=True).start()
+    while not should_stop():
+        done, _ = wait([future], timeout=_SECONDS_BETWEEN_LOOKS)
+        if done:
+            return future.result()
+    return None
 
 
 def _propose(planner: Planner, request: PlanRequest) -> Proposal:
