@@ -144,7 +144,8 @@ class Greedy {
     return std::max(static_cast<double>(problem_.recompute_duration[node]), least_cost_);
   }
 
-  // Find the best prefix of the cascade that starts with `first`. Leaves nothing applied; the prefix is in trial_.
+  // Find the best prefix of the cascade that starts with `first`, if its ratio exceeds `floor`. Leaves nothing applied;
+  // the prefix is in trial_. Raises most_ratio_ to what no prefix exceeds.
   double try_cascade(Recomputation first, double floor) {
     const auto mark = journal_.size();
     const auto before = profile_.overflow_bytes();
@@ -155,19 +156,25 @@ class Greedy {
     std::size_t best_length = 0;
     double most = 0;
     Recomputation r = first;
+    const double most_cost = cost_limit_ - static_cast<double>(profile_.extra_duration());
     for (int depth = 0; depth < kDeepestCascade; ++depth) {
       cost += cost_of(r.node);
+      if (cost > most_cost) break;
       note_dead_inputs(r);
       const auto released = put(r);
       trial_.push_back(r);
       if (depth == 0) most = static_cast<double>(released);
       const double ratio = static_cast<double>(before - profile_.overflow_bytes()) / cost;
+      most_ratio_ = std::max(most_ratio_, ratio);
       if (ratio > best) {
         best = ratio;
         best_length = trial_.size();
       }
       if (!next_in_cascade(r.stage, r)) break;
-      if (most <= best * (cost + cost_of(r.node))) break;  // whatever else it takes away, it is too dear
+      if (most <= best * (cost + cost_of(r.node))) {  // whatever else it takes away, it is too dear
+        most_ratio_ = std::max(most_ratio_, most / (cost + cost_of(r.node)));
+        break;
+      }
     }
     rewind(mark);
     trial_.resize(best_length);
@@ -188,7 +195,9 @@ class Greedy {
   // Take the heaviest held input that can be recomputed instead.
   bool next_in_cascade(std::int32_t stage, Recomputation& r) {
     while (!pending_.empty()) {
-      const auto heaviest = std::max_element(pending_.begin(), pending_.end());
+      const auto heaviest = is_exploring_ && random_.below(3) == 0
+                                ? pending_.begin() + static_cast<std::ptrdiff_t>(random_.below(pending_.size()))
+                                : std::max_element(pending_.begin(), pending_.end());
       const Candidate chosen = *heaviest;
       pending_.erase(heaviest);
       if (chosen.node < 0 || !profile_.may_insert(stage, chosen.node, options_.max_copies)) continue;
@@ -198,20 +207,16 @@ class Greedy {
     return false;
   }
 
-  // Overflow that `size` more bytes add in the stages after `last` and before `stage`; 0 if they fit. Only stages that
-  // overflowed when the repair began, and those next to the budget, are looked at: an estimate for the order.
+  // Overflow that `size` more bytes add in the stages after `last` and before `stage`.
   double held_over(std::int32_t last, std::int32_t stage, std::int64_t size) {
-    const auto& load = profile_.load_bytes();
-    const auto limit = profile_.budget_bytes() - size;
-    double over = 0;
-    for (auto t = last + 1; t < stage; ++t) {
-      if (load[t] > limit) over += static_cast<double>(std::min(load[t] - limit, size));
-    }
-    return over;
+    if (last + 1 >= stage) return 0;
+    const auto* load = profile_.load_bytes().data() + last + 1;
+    return static_cast<double>(overflow_of_adding(load, stage - last - 1, size, profile_.budget_bytes()));
   }
 
   // The best way to recompute `node` for a use at `stage`: right there, or earlier, while its inputs are still alive.
   double evaluate(std::int32_t node, std::int32_t stage, double floor) {
+    most_ratio_ = 0;
     floor /= noise_[node];
     double best = try_cascade({stage, node}, floor);
     chosen_ = trial_;
@@ -224,6 +229,9 @@ class Greedy {
       const auto last = profile_.copy_at(storage, stage).last;
       if (last < alive && problem_.size_bytes[storage] > 0) alive = last;
     });
+    if (is_exploring_ && stage - first > 1 && random_.below(2) == 0) {
+      alive = first + 1 + static_cast<std::int32_t>(random_.below(static_cast<std::size_t>(stage - first - 1)));
+    }
     if (alive < stage && alive > first && profile_.may_insert(alive, node, options_.max_copies)) {
       const double earlier = try_cascade({alive, node}, std::max(best, floor));
       if (earlier > best) {
@@ -231,7 +239,7 @@ class Greedy {
         chosen_ = trial_;
       }
     }
-    return best * noise_[node];
+    return chosen_.empty() ? 0.0 : best * noise_[node];
   }
 
   // ---------------------------------------------------------------- repair: insert until nothing overflows
@@ -317,7 +325,17 @@ class Greedy {
     if (score != top.score) return;  // queued again with another score
     score = 0;
     if (!profile_.may_insert(top.stage, top.node, options_.max_copies)) return;
-    const double found = evaluate(top.node, top.stage, 0.0);
+    const double bound = static_cast<double>(profile_.most_released(top.stage, top.node)) / cost_of(top.node) *
+                         noise_[top.node];
+    if (bound <= 0) return;
+    if (!queue_.empty() && bound < queue_.top().score) {
+      score = bound;
+      queue_.push({bound, top.node, top.stage});
+      return;
+    }
+    const double floor = queue_.empty() ? 0.0 : queue_.top().score * kWorthScoring;
+    double found = evaluate(top.node, top.stage, floor);
+    if (found <= 0 && floor > 0) found = std::min(floor, most_ratio_ * noise_[top.node]);
     if (found <= 0) return;
     if (!queue_.empty() && found < queue_.top().score * kGoodEnough) {
       score = found;
@@ -361,12 +379,20 @@ class Greedy {
     const auto overflow = profile_.overflow_bytes();
     journal_.clear();
     set_noise();
+    const double worse = has_best_ ? tolerance() : 0.0;
     ruin();
+    if (has_best_) {  // whatever is dearer than what was taken out need not be tried; pruning may still save some
+      const auto ruined = static_cast<double>(extra - profile_.extra_duration());
+      cost_limit_ = static_cast<double>(extra) + worse + kPruningShare * ruined;
+    }
+    is_exploring_ = random_.below(2) == 0;
     repair();
+    is_exploring_ = false;
+    cost_limit_ = std::numeric_limits<double>::infinity();
     prune_new();
     const bool is_kept = overflow > 0 || profile_.overflow_bytes() > 0
                              ? profile_.overflow_bytes() <= overflow
-                             : static_cast<double>(profile_.extra_duration() - extra) <= tolerance();
+                             : static_cast<double>(profile_.extra_duration() - extra) <= worse;
     if (!is_kept) {
       rewind(0);
       return;
@@ -450,6 +476,8 @@ class Greedy {
 
   static constexpr int kDeepestCascade = 40;
   static constexpr double kGoodEnough = 0.999;
+  static constexpr double kWorthScoring = 0.5;  // of the next score: below that, knowing so is enough
+  static constexpr double kPruningShare = 0.25;
 
   const Problem& problem_;
   GreedyOptions options_;
@@ -462,6 +490,7 @@ class Greedy {
   Clock::time_point started_;
   Clock::time_point asked_{};
   double least_cost_ = 0;  // of a recomputation that takes no time
+  double most_ratio_ = 0;
   std::int32_t first_hot_ = 0;
   std::int32_t last_hot_ = -1;
   std::priority_queue<Candidate> queue_;
@@ -477,8 +506,10 @@ class Greedy {
   std::int64_t smallest_peak_bytes_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t num_rounds_ = 0;
   std::uint64_t num_polls_ = 0;
+  double cost_limit_ = std::numeric_limits<double>::infinity();  // of the whole plan, while a round repairs it
   bool has_best_ = false;
   bool is_stopped_ = false;
+  bool is_exploring_ = false;
 };
 
 }  // namespace lowtide

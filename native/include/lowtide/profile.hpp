@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "lowtide/problem.hpp"
+#include "lowtide/ranges.hpp"
 
 namespace lowtide {
 
@@ -27,7 +28,6 @@ class Profile {
  public:
   Profile(const Problem& problem, std::int64_t budget_bytes)
       : problem_(problem),
-        stride_(static_cast<std::int64_t>(problem.num_nodes()) + 1),
         budget_bytes_(budget_bytes),
         executions_(problem.num_nodes()),
         recomputations_(problem.num_nodes()),
@@ -86,6 +86,21 @@ class Profile {
   bool may_insert(std::int32_t stage, std::int32_t node, std::int64_t max_copies) const {
     return stage > node && stage <= problem_.last_stage[node] && !has(stage, node) &&
            static_cast<std::int64_t>(executions_[node].size()) < max_copies;
+  }
+
+  // At least the overflow that inserting this recomputation takes away.
+  std::int64_t most_released(std::int32_t stage, std::int32_t node) {
+    std::int64_t most = 0;
+    for (const auto storage : problem_.writes[node]) {
+      const auto bytes = problem_.size_bytes[storage];
+      if (!problem_.is_recreated[storage] || bytes == 0) continue;
+      const Copy copy = copy_at(storage, stage);
+      const auto first = last_use_before(storage, copy.first, stage) + 1;
+      if (copy.last < stage || first >= stage) continue;
+      most += overflow_of_removing(load_.data() + first, stage - first, bytes, budget_bytes_);
+      work_ += stage - first;
+    }
+    return most;
   }
 
   // Execute `node` in `stage` too. Returns the overflow that its outputs' absence before the stage takes away; what
@@ -179,7 +194,7 @@ class Profile {
   const std::vector<std::int32_t>& recomputations_in(std::int32_t stage) const { return recomputations_[stage]; }
   const std::vector<std::int32_t>& executions_of(std::int32_t node) const { return executions_[node]; }
   const std::vector<std::int64_t>& uses_of(std::int32_t storage) const { return uses_[storage]; }
-  std::int32_t stage_of(std::int64_t use) const { return static_cast<std::int32_t>(use / stride_); }
+  static std::int32_t stage_of(std::int64_t use) { return static_cast<std::int32_t>(use >> 32); }
 
   // Overflow under another budget from now on.
   void set_budget(std::int64_t budget_bytes) {
@@ -189,7 +204,9 @@ class Profile {
   }
 
  private:
-  std::int64_t key(std::int32_t stage, std::int32_t node) const { return stage * stride_ + node; }
+  static std::int64_t key(std::int32_t stage, std::int32_t node) {
+    return (static_cast<std::int64_t>(stage) << 32) + node;
+  }
 
   std::int32_t last_use_before(std::int32_t storage, std::int32_t first, std::int32_t stage) const {
     const auto& uses = uses_[storage];
@@ -210,15 +227,7 @@ class Profile {
   void add(std::int32_t first, std::int32_t last, std::int64_t bytes) {
     last = std::min(last, problem_.num_nodes() - 1);
     if (bytes == 0 || first > last) return;
-    const auto budget = budget_bytes_;
-    std::int64_t change = 0;
-    std::int64_t* load = load_.data();
-    for (auto stage = first; stage <= last; ++stage) {
-      const auto old_over = std::max<std::int64_t>(load[stage] - budget, 0);
-      load[stage] += bytes;
-      change += std::max<std::int64_t>(load[stage] - budget, 0) - old_over;
-    }
-    overflow_bytes_ += change;
+    overflow_bytes_ += add_bytes(load_.data() + first, last - first + 1, bytes, budget_bytes_);
     work_ += last - first + 1;
   }
 
@@ -238,7 +247,11 @@ class Profile {
   bool dies_at(std::int32_t storage, std::int32_t stage, std::int32_t node) const {
     const auto& uses = uses_[storage];
     const auto later = std::upper_bound(uses.begin(), uses.end(), key(stage, node));
-    return later == uses.end() || *later >= key(copy_at(storage, stage).next, 0);
+    if (later == uses.end()) return true;
+    if (stage_of(*later) == stage || !problem_.is_recreated[storage]) return false;
+    const auto& made = executions_[problem_.producer[storage]];
+    const auto next = std::upper_bound(made.begin(), made.end(), stage);
+    return next != made.end() && *later >= key(*next, 0);
   }
 
   std::int64_t relief_in(std::int32_t stage) {
@@ -281,7 +294,6 @@ class Profile {
   }
 
   const Problem& problem_;
-  std::int64_t stride_;
   std::int64_t budget_bytes_;
   std::vector<std::vector<std::int32_t>> executions_;      // per node: stages, ascending, its own position first
   std::vector<std::vector<std::int32_t>> recomputations_;  // per stage: nodes, ascending
