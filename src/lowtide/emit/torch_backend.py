@@ -44,8 +44,9 @@ _LOG = logging.getLogger("lowtide")
 TESTED_TORCH = ("2.13",)
 """Versions of torch (major.minor) with which this release is tested."""
 
-_MARGIN_BYTES = 256 * 1024
-"""Room for what no plan sees: Python's and torch's objects around each tensor, autograd's nodes."""
+_MARGIN_BYTES = 64 * 1024
+_MARGIN_BYTES_PER_NODE = 512
+"""Room for what no plan sees: Python's and torch's objects around each tensor, autograd's nodes (measured)."""
 
 
 GraphPlanning: TypeAlias = Callable[[Graph, int], tuple[PlanResult, VerifiedPlan]]
@@ -285,17 +286,18 @@ class _Step:
         beside = self._standing.total - input_bytes  # from a peak of the graph to a peak as the budget counts
         baseline_peak_bytes = baseline(graph).peak_bytes + beside
         budget_bytes = parse_budget(self._options.budget, baseline_peak_bytes=baseline_peak_bytes)
+        margin_bytes = _MARGIN_BYTES + _MARGIN_BYTES_PER_NODE * len(graph.nodes)
         try:
-            result, verified = self._options.plan_graph(graph, budget_bytes - beside - _MARGIN_BYTES)
+            result, verified = self._options.plan_graph(graph, budget_bytes - beside - margin_bytes)
         except PlanningError as error:
-            raise _in_budget_terms(error, budget_bytes, beside + _MARGIN_BYTES, self._standing) from None
+            raise _in_budget_terms(error, budget_bytes, beside + margin_bytes, self._standing) from None
         compilation = Compilation(
             kind=kind,
             counts=self._options.counts,
             budget_bytes=budget_bytes,
             baseline_peak_bytes=baseline_peak_bytes,
             planned_peak_bytes=verified.plan.peak_bytes + beside,
-            margin_bytes=_MARGIN_BYTES,
+            margin_bytes=margin_bytes,
             input_bytes=input_bytes,
             standing=self._standing,
             result=result,

@@ -193,6 +193,7 @@ class _Importer:
                 duration=0,
                 inputs=tuple(inputs),
                 outputs=tuple(outputs),
+                workspace_bytes=align_up(_loss_bytes(split), TORCH_ALIGNMENT_BYTES),
                 recomputable=False,
             )
         )
@@ -324,6 +325,18 @@ def _is_recomputable(fx_node: fx.Node) -> bool:
         return False
     has_generator = any(isinstance(arg, torch.Generator) for arg in (*fx_node.args, *fx_node.kwargs.values()))
     return not target._schema.is_mutable and not has_generator
+
+
+def _loss_bytes(split: Split) -> int:
+    """What a loss computed outside of the graph holds at once, by experience: twice the outputs that it reads.
+
+    A cross-entropy keeps its log-softmax and makes a gradient of the same size before the one that enters backward.
+    Where the graph itself returns a scalar, that is the loss, and nothing is reserved.
+    """
+    tensors = [tangent.meta["val"] for tangent in split.tangents]
+    if any(tensor.numel() == 1 for tensor in tensors):
+        return 0
+    return 2 * sum(int(tensor.untyped_storage().nbytes()) for tensor in tensors)
 
 
 def _last_forward_node(split: Split, fx_graph: fx.Graph) -> fx.Node:
