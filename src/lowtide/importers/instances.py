@@ -13,6 +13,7 @@ duration unit "unit"); every node produces one value of its own name, and nothin
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,14 +171,11 @@ def _key(value: Any, where: str) -> str:
 
 
 def _name_by_key(records: Sequence[_Record], where: str) -> dict[str, str]:
-    """Which name each key stands for; names that are missing or repeat are replaced by the keys."""
-    keys = [record.key for record in records]
-    if len(set(keys)) != len(keys):
-        repeated = next(key for index, key in enumerate(keys) if key in keys[:index])
-        raise FormatError(f"{where}: node {repeated[:80]!r} occurs twice: give each node an id of its own")
-    if len({record.name for record in records}) != len(records):
-        repeated_name = next(r.name for index, r in enumerate(records) if r.name in {s.name for s in records[:index]})
-        raise FormatError(f"{where}: node name {repeated_name[:80]!r} occurs twice: give each node a name of its own")
+    """Which name each key stands for; both are unique."""
+    for noun, names in (("id", [record.key for record in records]), ("name", [record.name for record in records])):
+        repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+        if repeated is not None:
+            raise FormatError(f"{where}: node {noun} {repeated[:80]!r} occurs twice: give each node one of its own")
     return {record.key: record.name for record in records}
 
 
@@ -224,7 +222,8 @@ def _read_order(
     if given is None:
         order = topological_order(inputs_by_name)
         if len(order) < len(inputs_by_name):
-            stuck = next(name for name in inputs_by_name if name not in set(order))
+            done = set(order)
+            stuck = next(name for name in inputs_by_name if name not in done)
             raise FormatError(f"{where}: the links form a cycle through, or before, node {stuck[:80]!r}: remove it")
         return order
     if not isinstance(given, list):

@@ -63,7 +63,9 @@ def _fill_repeating(flat: torch.Tensor, block: torch.Tensor) -> None:
 
 @lru_cache(maxsize=16)
 def _random_block(dtype: torch.dtype) -> torch.Tensor:
-    block = torch.rand(_BLOCK_ELEMENTS, generator=torch.Generator().manual_seed(0))
+    block = torch.rand(
+        _BLOCK_ELEMENTS, generator=torch.Generator("cpu").manual_seed(0), dtype=torch.float32, device="cpu"
+    )
     return block > 0.5 if dtype is torch.bool else block.mul_(0.5).add_(0.25).to(dtype)
 
 

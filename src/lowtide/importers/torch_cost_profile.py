@@ -42,10 +42,16 @@ _logger = logging.getLogger("lowtide")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What was measured: the median duration, and scratch bytes beyond the outputs (a multiple of 64)."""
+    """What was measured.
+
+    Attributes:
+        duration_ns: Median time of an execution.
+        workspace_bytes: Scratch beyond the outputs, a multiple of 64; None where a profiler of the caller kept it from
+            being measured.
+    """
 
     duration_ns: int
-    workspace_bytes: int
+    workspace_bytes: int | None
 
 
 @contextmanager
@@ -77,14 +83,19 @@ def profile_call(call: OpCall, *, cooler: torch.Tensor) -> Profile:
     def execute() -> Any:
         return call.target(*args, **kwargs)
 
-    workspace_bytes = _workspace_bytes(execute)
+    if native._profiler_enabled():
+        _logger.debug("a profiler is running: scratch memory of %s is not measured", call.name)
+        workspace_bytes = None
+        execute()
+    else:
+        workspace_bytes = _workspace_bytes(execute)
     duration_ns = _median_ns(execute, cooler=cooler, synchronize=_synchronize_of(call))
     return Profile(duration_ns=duration_ns, workspace_bytes=workspace_bytes)
 
 
 def make_cooler() -> torch.Tensor:
     """Memory that fills the caches of a core when it is written."""
-    return torch.empty(_COOLER_BYTES, dtype=torch.uint8)
+    return torch.empty(_COOLER_BYTES, dtype=torch.uint8, device="cpu")
 
 
 def _median_ns(execute: Callable[[], Any], *, cooler: torch.Tensor, synchronize: Callable[[], None] | None) -> int:
@@ -130,11 +141,8 @@ def _allocations_of(execute: Callable[[], Any]) -> tuple[list[int], Any]:
     """Bytes taken (above 0) and given back (below 0) during one execution, in order, and its result.
 
     Torch's older profiler is used because it is quiet, starts in microseconds, and needs no tracing library. Where the
-    caller profiles at the same time, nothing is watched.
+    caller profiles at the same time, it must not be called.
     """
-    if native._profiler_enabled():
-        _logger.debug("a profiler is running: scratch memory is not measured")
-        return [], execute()
     only_memory = (False, True, False, False, False)
     config = ProfilerConfig(ProfilerState.CPU, *only_memory, _ExperimentalConfig())
     native._enable_profiler_legacy(config)

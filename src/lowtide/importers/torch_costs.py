@@ -102,6 +102,8 @@ class _Profiler:
             _logger.debug("%s is estimated, not measured: %s: %s", call.name, type(error).__name__, reason)
             return NodeCost(duration_ns=estimate_duration_ns(call), workspace_bytes=0)
         duration_ns = profile.duration_ns + (RNG_STATE_NS if call.carries_rng_state else 0)
+        if profile.workspace_bytes is None:
+            return NodeCost(duration_ns=duration_ns, workspace_bytes=0)
         if self._cache is not None:
             self._cache.put(signature, duration_ns=duration_ns, workspace_bytes=profile.workspace_bytes)
         return NodeCost(duration_ns=duration_ns, workspace_bytes=profile.workspace_bytes)

@@ -78,7 +78,7 @@ def test_a_link_given_twice_counts_once() -> None:
     assert read(document) == read(DIALECT_1)
 
 
-def node(**changes: object) -> dict[str, object]:
+def node(**changes: object) -> dict[str, list[dict[str, object]]]:
     return {"nodes": [{"id": 0, "cost_ram": 1, "cost_cpu": 1, **changes}], "links": []}
 
 
@@ -126,8 +126,12 @@ def node(**changes: object) -> dict[str, object]:
         ({**node(), "graph": {"order": [9]}}, "file.json: graph.order[0]: node '9' is not among 'nodes'"),
         (
             {"nodes": node()["nodes"] * 2, "links": []},
-            "file.json: node '0' occurs twice: give each node an id of its own",
-        ),  # type: ignore[operator]
+            "file.json: node id '0' occurs twice: give each node one of its own",
+        ),
+        (
+            {"nodes": [{"id": i, "name": "a", "cost_ram": 1, "cost_cpu": 1} for i in (0, 1)], "links": []},
+            "file.json: node name 'a' occurs twice: give each node one of its own",
+        ),
         ({**node(), "graph": {"lowtide": 5}}, "file.json: graph.lowtide: must be an object, not 5"),
     ],
 )
@@ -164,3 +168,11 @@ def test_loading_refuses_other_json(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(FormatError, match=r"neither a lowtide.graph"):
         load_any_graph(path)
+
+
+def test_a_hundred_thousand_nodes_in_a_cycle_are_refused_at_once() -> None:
+    num = 100_000
+    nodes = [{"id": index, "cost_ram": 1, "cost_cpu": 1} for index in range(num)]
+    links = [{"source": index, "target": (index + 1) % num} for index in range(num)]
+    with pytest.raises(FormatError, match="the links form a cycle"):
+        read({"nodes": nodes, "links": links})
