@@ -146,8 +146,8 @@ def _print_outcomes(outcomes: list[_Outcome]) -> None:
     print_text()
     print_text(
         "Peak: most bytes from malloc during forward, loss and backward, counted from outside by a preloaded meter. "
-        "Budget: for what the compiled step allocates; a loss outside the model comes on top. Bits: loss, gradients, weights, buffers and random state of "
-        "all steps, compared with plain PyTorch."
+        "Budget: for what the compiled step allocates; a loss outside the model comes on top. "
+        "Bits: loss, gradients, weights, buffers and random state of all steps, compared with plain PyTorch."
     )
 
 
