@@ -1,8 +1,8 @@
 """The largest working set: what one node needs at once, so that no plan's peak can be below it.
 
-At the first execution of a node its inputs, its fresh outputs and its workspace are resident together, and beside them
-the graph inputs that never leave (unevictable, or among the outputs: nothing brings an input back). Storages are counted
-once, however many values refer to them.
+At the first execution of a node its inputs, its fresh outputs and its workspace are resident together, and beside
+them the graph inputs that never leave (unevictable, or among the outputs: nothing brings an input back). Storages are
+counted once, however many values refer to them.
 """
 
 from __future__ import annotations
