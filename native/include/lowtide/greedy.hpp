@@ -85,8 +85,10 @@ class Greedy {
     repair();
     prune(profile_.recomputations());
     note_peak();
+    if (profile_.overflow_bytes() > 0) descend();
     if (profile_.overflow_bytes() == 0) keep_best();
-    while (!is_stopped() && profile_.work() < options_.max_work && profile_.num_recomputations() > 0) round();
+    first_work_ = profile_.work();
+    while (!is_stopped() && work_share() < 1.0 && profile_.num_recomputations() > 0) round();
     GreedyOutcome outcome;
     outcome.is_feasible = has_best_;
     outcome.plan = has_best_ ? best_ : smallest_;
@@ -372,6 +374,24 @@ class Greedy {
     }
   }
 
+  // Where inserting straight for the budget gets stuck: from nothing again, for budgets that sink to the given one.
+  // Each plan is the start of the next, so that what overflows is little and near what is already recomputed.
+  void descend() {
+    for (const auto r : profile_.recomputations()) take(r);
+    const auto highest = profile_.peak_bytes();
+    const auto span = highest - options_.budget_bytes;
+    for (std::int64_t level = 1; level <= kNumLevels && !is_stopped(); ++level) {
+      profile_.set_budget(highest - span / kNumLevels * level - span % kNumLevels * level / kNumLevels);
+      repair();
+      prune(profile_.recomputations());
+      note_peak();
+      first_work_ = profile_.work();
+      while (profile_.overflow_bytes() > 0 && work_share() < 0.1 && !is_stopped()) round();
+      if (profile_.overflow_bytes() > 0) break;
+    }
+    profile_.set_budget(options_.budget_bytes);
+  }
+
   // ---------------------------------------------------------------- ruin and recreate
   void round() {
     ++num_rounds_;
@@ -398,15 +418,22 @@ class Greedy {
       return;
     }
     if (profile_.overflow_bytes() > 0) note_peak();
-    if (profile_.overflow_bytes() == 0 && (!has_best_ || profile_.extra_duration() < best_extra_duration_)) {
+    const bool is_target = profile_.budget_bytes() == options_.budget_bytes;
+    if (is_target && profile_.overflow_bytes() == 0 && (!has_best_ || profile_.extra_duration() < best_extra_duration_)) {
       prune(profile_.recomputations());
       keep_best();
     }
   }
 
+  // The part of the allowed work that improving has used up.
+  double work_share() const {
+    if (options_.max_work <= 0) return 1.0;
+    return static_cast<double>(profile_.work() - first_work_) / static_cast<double>(options_.max_work);
+  }
+
   // How much worse a plan may be to be walked on from; sinks to 0 as the work is used up.
   double tolerance() {
-    const double left = 1.0 - static_cast<double>(profile_.work()) / static_cast<double>(options_.max_work);
+    const double left = 1.0 - work_share();
     const double each = static_cast<double>(best_extra_duration_) /
                         std::max<double>(1.0, static_cast<double>(best_.size()));
     return -std::log(1.0 - random_.unit()) * 0.3 * each * std::max(left, 0.0);
@@ -475,6 +502,7 @@ class Greedy {
   }
 
   static constexpr int kDeepestCascade = 40;
+  static constexpr std::int64_t kNumLevels = 24;
   static constexpr double kGoodEnough = 0.999;
   static constexpr double kWorthScoring = 0.5;  // of the next score: below that, knowing so is enough
   static constexpr double kPruningShare = 0.25;
@@ -505,6 +533,7 @@ class Greedy {
   std::int64_t best_peak_bytes_ = 0;
   std::int64_t smallest_peak_bytes_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t num_rounds_ = 0;
+  std::int64_t first_work_ = 0;  // done before the first round
   std::uint64_t num_polls_ = 0;
   double cost_limit_ = std::numeric_limits<double>::infinity();  // of the whole plan, while a round repairs it
   bool has_best_ = false;

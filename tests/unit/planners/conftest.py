@@ -137,7 +137,7 @@ def _build(seed: int, *, num_nodes: int, rich: bool = True) -> Graph:
 
 @pytest.fixture(scope="session")
 def random_graph() -> Callable[..., Graph]:
-    """Make a random graph: ``random_graph(seed, num_nodes=12, rich=True)``; rich ones have every feature of the format."""
+    """Make a random graph: ``random_graph(seed, num_nodes=12, rich=True)``; rich: with all the format has."""
     return _build
 
 

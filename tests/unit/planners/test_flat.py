@@ -23,7 +23,7 @@ def random_recomputations(flat: FlatGraph, rng: random.Random, number: int) -> l
 
 @pytest.mark.parametrize("rich", [False, True])
 def test_any_set_is_legal_and_both_profiles_equal_the_referees(
-    rich: bool,  # noqa: FBT001 - pytest gives parameters by name
+    rich: bool,
     random_graph: Callable[..., Graph],
 ) -> None:
     num_recomputations = 0

@@ -7,14 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import pytest
 
 from lowtide.ir import Graph, Incumbent, Scope, Status
 from lowtide.ir.sequence import baseline_steps
-from lowtide.planners.flat import flatten, sequence_of
 from lowtide.planners.flat import Recomputation as Again
+from lowtide.planners.flat import flatten, sequence_of
 from lowtide.planners.greedy import GreedyPlanner
 from lowtide.planners.profile import peak_bytes
 from lowtide.planners.protocol import Planner, PlanRequest, Proposal
@@ -225,7 +225,7 @@ def test_progress_is_told_as_it_comes_and_is_the_course_of_the_search(training_g
     assert tuple(told) == proposal.incumbents
     durations = [incumbent.duration for incumbent in told]
     assert len(durations) >= 1
-    assert all(a is not None and b is not None and a > b for a, b in zip(durations, durations[1:], strict=False))
+    assert all(a is not None and b is not None and a > b for a, b in pairwise(durations))
 
 
 def test_an_error_in_the_progress_callback_arrives_as_itself(training_graph: Callable[..., Graph]) -> None:
