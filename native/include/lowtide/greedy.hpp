@@ -88,7 +88,7 @@ class Greedy {
     if (profile_.overflow_bytes() > 0) descend();
     if (profile_.overflow_bytes() == 0) keep_best();
     first_work_ = profile_.work();
-    while (!is_stopped() && work_share() < 1.0 && profile_.num_recomputations() > 0) round();
+    while (may_improve(1.0)) round();
     GreedyOutcome outcome;
     outcome.is_feasible = has_best_;
     outcome.plan = has_best_ ? best_ : smallest_;
@@ -386,7 +386,7 @@ class Greedy {
       prune(profile_.recomputations());
       note_peak();
       first_work_ = profile_.work();
-      while (profile_.overflow_bytes() > 0 && work_share() < 0.1 && !is_stopped()) round();
+      while (profile_.overflow_bytes() > 0 && may_improve(0.1)) round();
       if (profile_.overflow_bytes() > 0) break;
     }
     profile_.set_budget(options_.budget_bytes);
@@ -395,6 +395,7 @@ class Greedy {
   // ---------------------------------------------------------------- ruin and recreate
   void round() {
     ++num_rounds_;
+    profile_.note_work(problem_.num_nodes());  // collecting and ruining look at all stages, however little comes of it
     const auto extra = profile_.extra_duration();
     const auto overflow = profile_.overflow_bytes();
     journal_.clear();
@@ -429,6 +430,10 @@ class Greedy {
   double work_share() const {
     if (options_.max_work <= 0) return 1.0;
     return static_cast<double>(profile_.work() - first_work_) / static_cast<double>(options_.max_work);
+  }
+
+  bool may_improve(double share) {
+    return work_share() < share && profile_.num_recomputations() > 0 && !is_stopped();
   }
 
   // How much worse a plan may be to be walked on from; sinks to 0 as the work is used up.

@@ -190,6 +190,7 @@ class Profile {
   std::int64_t extra_duration() const { return extra_duration_; }
   std::int64_t num_recomputations() const { return num_recomputations_; }
   std::int64_t work() const { return work_; }
+  void note_work(std::int64_t work) { work_ += work; }
   const std::vector<std::int64_t>& load_bytes() const { return load_; }
   const std::vector<std::int32_t>& recomputations_in(std::int32_t stage) const { return recomputations_[stage]; }
   const std::vector<std::int32_t>& executions_of(std::int32_t node) const { return executions_[node]; }
