@@ -447,7 +447,12 @@ class Greedy {
   void set_noise() {
     static constexpr double kSpread[] = {0.0, 0.2, 0.5, 1.0};
     const double spread = kSpread[random_.below(4)];
-    for (auto& noise : noise_) noise = std::exp(spread * (random_.unit() - 0.5) * 2.0);
+    const auto salt = random_.next();
+    const bool is_by_kind = random_.below(2) == 0;  // equal layers then change alike
+    for (std::int32_t node = 0; node < problem_.num_nodes(); ++node) {
+      Random own(salt + static_cast<std::uint64_t>(is_by_kind ? problem_.recompute_duration[node] : node));
+      noise_[node] = std::exp(spread * (own.unit() - 0.5) * 2.0);
+    }
   }
 
   void ruin() {
@@ -456,8 +461,11 @@ class Greedy {
     const auto most = std::min<std::size_t>(all.size(), 4 + random_.below(24));
     const auto count = 1 + random_.below(most);
     const auto centre = all[random_.below(all.size())];
-    const auto kind = random_.below(3);
-    const auto distance = [&](const Recomputation& r) {
+    const auto kind = random_.below(4);
+    const auto distance = [&](const Recomputation& r) -> std::int64_t {
+      if (kind == 3) {  // of about its duration: the same operation in other layers
+        return std::abs(problem_.recompute_duration[r.node] - problem_.recompute_duration[centre.node]);
+      }
       return kind == 0 ? std::abs(r.stage - centre.stage) : std::abs(r.node - centre.node);
     };
     if (kind == 2) {

@@ -23,8 +23,8 @@ __all__ = ["GreedyPlanner"]
 
 _logger = logging.getLogger("lowtide")
 
-_WORK_PER_NODE = 2_000_000
-_MOST_WORK = 4_000_000_000
+_WORK_PER_NODE = 4_000_000
+_MOST_WORK = 8_000_000_000
 
 
 class GreedyPlanner:
