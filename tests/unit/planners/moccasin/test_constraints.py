@@ -241,21 +241,17 @@ def test_runs_say_the_stage(bench: Bench, start: int, present: bool, stage: int 
 
 
 @pytest.mark.parametrize(
-    ("made_in", "end", "held", "is_allowed"),
+    ("end", "held", "is_allowed"),
     [
-        (2, 9, (False, True, True), True),  # stages 1, 2, 3 are events 2, 5, 9
-        (2, 8, (False, True, False), True),
-        (2, 8, (False, True, True), False),
-        (2, 9, (True, True, True), False),
-        (None, 5, (True, True, False), True),
-        (None, 5, (True, False, False), False),
+        (9, (True, True, True), True),  # stages 1, 2, 3 are events 2, 5, 9
+        (8, (True, True, False), True),
+        (8, (True, True, True), False),
+        (2, (True, False, False), True),
+        (1, (True, False, False), False),
     ],
 )
-def test_held_says_the_stages(
-    bench: Bench, made_in: int | None, end: int, held: tuple[bool, ...], is_allowed: bool
-) -> None:
-    starts = None if made_in is None else {stage: bench.literal(stage == made_in) for stage in (1, 2, 3)}
-    literals = implied.link_held(bench.model, starts, bench.model.new_constant(end), (1, 2, 3))
+def test_held_lasts_to_its_stages(bench: Bench, end: int, held: tuple[bool, ...], is_allowed: bool) -> None:
+    literals = implied.link_held(bench.model, bench.model.new_constant(end), (1, 2, 3))
     for stage, is_held in zip((1, 2, 3), held, strict=True):
         bench.model.add(literals[stage] == is_held)
     assert bench.is_feasible() is is_allowed
@@ -263,12 +259,35 @@ def test_held_says_the_stages(
 
 @pytest.mark.parametrize(
     ("held", "made_in", "is_allowed"),
-    [((True, True), None, True), ((False, True), None, False), ((False, True), 2, True), ((False, True), 1, False)],
+    [
+        ((True, True), None, True),
+        ((False, True), None, False),
+        ((False, True), 2, True),
+        ((False, True), 1, False),
+        ((True, True), 1, True),
+        ((True, True), 2, False),
+    ],
 )
 def test_held_needs_run(bench: Bench, held: tuple[bool, bool], made_in: int | None, is_allowed: bool) -> None:
     starts = None if made_in is None else {stage: bench.literal(stage == made_in) for stage in (1, 2)}
     literals = {1: bench.literal(held[0]), 2: bench.literal(held[1])}
     implied.add_held_needs_run(bench.model, literals, starts)
+    assert bench.is_feasible() is is_allowed
+
+
+@pytest.mark.parametrize(
+    ("instance", "copy", "is_in", "is_allowed"),
+    [
+        (True, True, None, True),
+        (False, True, None, False),
+        (False, False, None, True),
+        (False, True, False, True),
+        (False, True, True, False),
+    ],
+)
+def test_instance_held(bench: Bench, instance: bool, copy: bool, is_in: bool | None, is_allowed: bool) -> None:
+    choice = None if is_in is None else bench.literal(is_in)
+    implied.add_instance_held(bench.model, {2: bench.literal(instance)}, {2: bench.literal(copy)}, choice)
     assert bench.is_feasible() is is_allowed
 
 

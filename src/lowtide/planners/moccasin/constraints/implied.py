@@ -4,7 +4,7 @@ The faithful model is complete without them: they cut off no plan. CP-SAT's line
 cumulative or a reservoir constraint, so the same facts are stated once more, stage by stage, in literals:
 
     runs[i, j]      execution i takes place in stage j
-    held[i, t]      copy i is retained when the node of stage t runs for the first time
+    held[i, t]      copy i is retained when the node of stage t runs for the first time (true implies so)
 
 They are of the size copies x stages and are left out where that is too much (see ``model``).
 """
@@ -23,6 +23,7 @@ from lowtide.planners.moccasin.variables import Execution, Variables
 __all__ = [
     "StageLiterals",
     "add_held_needs_run",
+    "add_instance_held",
     "add_run_needs_inputs",
     "add_stage_inputs_held",
     "add_stage_memory",
@@ -57,45 +58,52 @@ def link_runs(model: cp_model.CpModel, column: Column, execution: Execution) -> 
     return runs
 
 
-def link_held(
-    model: cp_model.CpModel,
-    start_stages: Mapping[int, _Literal] | None,
-    end: cp_model.IntVar,
-    stages: Sequence[int],
-) -> dict[int, _Literal]:
-    """Say at which stages a storage instance or a copy is retained.
+def link_held(model: cp_model.CpModel, end: cp_model.IntVar, stages: Sequence[int]) -> dict[int, _Literal]:
+    """Literals for the stages at which a copy or an instance is retained; a true one implies that it lasts so long.
+
+    Only this direction is needed: every plan has a solution in which the literals say what is the case.
 
     Args:
         model: Receives the constraints.
-        start_stages: In which stage it is made, by stage; None where it is made before all of ``stages``.
-        end: Its last event.
+        end: The last event of the copy or instance.
         stages: Stages to speak of, increasing, none before the first in which it can be made.
     """
-    held: dict[int, _Literal] = {}
-    for stage in stages:
-        event = event_at(stage, stage)
-        reaches = model.new_bool_var("")
-        model.add(end >= event).only_enforce_if(reaches)
-        model.add(end < event).only_enforce_if(~reaches)
-        if start_stages is None:
-            held[stage] = reaches
-            continue
-        started = sum(literal for made_in, literal in start_stages.items() if made_in <= stage)
-        held[stage] = model.new_bool_var("")
-        model.add_implication(held[stage], reaches)
-        model.add(held[stage] <= started)
-        model.add(held[stage] >= started + reaches - 1)
+    held = {stage: model.new_bool_var("") for stage in stages}
+    for stage, literal in held.items():
+        model.add(end >= event_at(stage, stage)).only_enforce_if(literal)
     return held
 
 
 def add_held_needs_run(
     model: cp_model.CpModel, held: Mapping[int, _Literal], start_stages: Mapping[int, _Literal] | None
 ) -> None:
-    """What is retained at a stage was retained at the stage before or made since."""
+    """What is retained at a stage was retained at the stage before, or made since.
+
+    Args:
+        model: Receives the constraints.
+        held: By stage.
+        start_stages: In which stage it is made, by stage; None where it is made before all stages of ``held``.
+    """
     for stage, literal in held.items():
-        if stage - 1 in held:
-            made = [] if start_stages is None or stage not in start_stages else [start_stages[stage]]
-            model.add(literal <= held[stage - 1] + sum(made))
+        is_first = stage - 1 not in held
+        if is_first and start_stages is None:
+            continue
+        sources = [] if is_first else [held[stage - 1]]
+        if start_stages is not None and stage in start_stages:
+            sources.append(start_stages[stage])
+        model.add_bool_or(*sources, ~literal)
+
+
+def add_instance_held(
+    model: cp_model.CpModel,
+    held_instance: Mapping[int, _Literal],
+    held_copy: Mapping[int, _Literal],
+    is_in_instance: _Literal | None = None,
+) -> None:
+    """An instance is held wherever a copy in it is; ``is_in_instance`` is None for the instance's own copy."""
+    for stage, literal in held_copy.items():
+        conditions = [literal] if is_in_instance is None else [literal, is_in_instance]
+        model.add_bool_or(held_instance[stage], *(~condition for condition in conditions))
 
 
 def add_stage_memory(
@@ -154,7 +162,7 @@ def _held(
     held = []
     for index, copy in enumerate(variables.copies[value.name]):
         start_stages = _start_stages(value, index, runs)
-        held.append(link_held(model, start_stages, copy.end, _stages_after(problem, value)))
+        held.append(link_held(model, copy.end, _stages_after(problem, value)))
         add_held_needs_run(model, held[-1], start_stages)
     return held
 
@@ -177,8 +185,12 @@ def _add_all_stage_memory(
         for index, instance in enumerate(variables.instances[value.name]):
             held = literals.held[value.name][index]
             if shared:
-                start_stages = _start_stages(value, index, literals.runs)
-                held = link_held(model, start_stages, instance.end, _stages_after(problem, value))
+                held = link_held(model, instance.end, _stages_after(problem, value))
+                add_held_needs_run(model, held, _start_stages(value, index, literals.runs))
+                add_instance_held(model, held, literals.held[value.name][index])
+                for sharer in problem.sharers_by_root[value.name]:
+                    for copy_index, choices in enumerate(variables.is_in_instance[sharer.name]):
+                        add_instance_held(model, held, literals.held[sharer.name][copy_index], choices[index])
             for stage, literal in held.items():
                 demands[stage].append((value.size_bytes, literal))
     for stage, stage_demands in demands.items():
