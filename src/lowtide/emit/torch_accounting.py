@@ -14,6 +14,9 @@ from typing import Any
 
 import torch
 
+_STEP_COUNTER_BYTES = 64
+"""What a parameter's step counter takes, where an optimizer keeps one: a scalar tensor, aligned."""
+
 __all__ = ["Counts", "StandingBytes", "optimizer_state_bytes", "standing_bytes"]
 
 
@@ -82,8 +85,9 @@ def optimizer_state_bytes(optimizer: torch.optim.Optimizer) -> int | None:
         copies = _copies_per_parameter(optimizer, group)
         if copies is None:
             return None
-        trained = (parameter for parameter in group["params"] if parameter.requires_grad)
+        trained = [parameter for parameter in group["params"] if parameter.requires_grad]
         predicted += copies * sum(parameter.numel() * parameter.element_size() for parameter in trained)
+        predicted += _STEP_COUNTER_BYTES * len(trained)
     return predicted
 
 

@@ -190,11 +190,7 @@ class _PlannedCall:
         standing = StandingBytes()
         if self._options.counts is Counts.DEVICE:
             standing = standing_bytes(self._model, self._options.optimizer)
-        compiled = self._compiled_by_standing.get(standing)
-        if compiled is None:
-            backend = _Backend(self._options, standing)
-            compiled = torch.compile(self._model._call_impl, backend=backend, fullgraph=True, dynamic=False)
-            self._compiled_by_standing[standing] = compiled
+        compiled = self._compiled_for(standing)
         with compile_settings():
             try:
                 return compiled(*args, **kwargs)
@@ -205,6 +201,17 @@ class _PlannedCall:
                 if explained is None:
                     raise
                 raise explained from None
+
+    def _compiled_for(self, standing: StandingBytes) -> Callable[..., Any]:
+        """The compiled call whose plans leave room for at least these bytes, and hardly more."""
+        most = standing.total + standing.total // 100
+        fitting = [known for known in self._compiled_by_standing if standing.total <= known.total <= most]
+        if fitting:
+            return self._compiled_by_standing[min(fitting, key=lambda known: known.total)]
+        backend = _Backend(self._options, standing)
+        compiled = torch.compile(self._model._call_impl, backend=backend, fullgraph=True, dynamic=False)
+        self._compiled_by_standing[standing] = compiled
+        return compiled
 
 
 class _Backend:
