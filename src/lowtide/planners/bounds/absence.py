@@ -30,9 +30,9 @@ from itertools import pairwise
 from lowtide.ir import Graph, Interval, Scope
 from lowtide.planners.bounds.bound import Bound
 from lowtide.planners.bounds.covering import CoverProgram
-from lowtide.planners.bounds.families import Family, Stages, stages_from_graph
+from lowtide.planners.bounds.families import Family, Stages, fullest_stages, stages_from_graph, stages_within
 
-__all__ = ["absence_bound", "fullest_stages", "mean_absences"]
+__all__ = ["absence_bound", "mean_absences"]
 
 
 def absence_bound(
@@ -62,26 +62,13 @@ def absence_bound(
     return Bound(stages.baseline_duration + proven.cost, Scope(), method, is_infeasible=proven.is_infeasible)
 
 
-def fullest_stages(stages: Stages, overloaded: Sequence[int], *, max_stages: int | None) -> tuple[int, ...]:
-    """Choose so many overloaded stages: cut them into runs of equal length and take the fullest stage of each."""
-    if max_stages is None or len(overloaded) <= max_stages:
-        return tuple(overloaded)
-    cuts = [index * len(overloaded) // max_stages for index in range(max_stages + 1)]
-    return tuple(
-        max(overloaded[start:end], key=stages.load_bytes.__getitem__) for start, end in pairwise(cuts) if start < end
-    )
-
-
 def mean_absences(stages: Stages, overloaded: Sequence[int]) -> float:
     """How many absence variables one overloaded stage brings on average: a measure of the program's size."""
-    is_overloaded = set(overloaded)
     total = sum(
-        1
+        len(stages_within(overloaded, gap))
         for family in stages.families
         if family.can_return and family.size_bytes
         for gap in family.gaps()
-        for stage in gap
-        if stage in is_overloaded
     )
     return total / max(1, len(overloaded))
 
@@ -122,7 +109,7 @@ class _Absences:
         if not family.can_return or not family.size_bytes or family.node is None:
             return
         for gap in family.gaps():
-            for stage in self._overloaded_in(gap):
+            for stage in stages_within(self._overloaded, gap):
                 if family.is_pinned_at(stage):
                     continue
                 absent = self.program.add_variable()
@@ -136,9 +123,6 @@ class _Absences:
                 for source in self._dead_inputs(family.node, stage):
                     if source != index:
                         self.program.add_implication(absent, needs_one_of=self._sources(source, stage))
-
-    def _overloaded_in(self, gap: Interval) -> Iterator[int]:
-        return (stage for stage in self._overloaded if stage in gap)
 
     def _dead_inputs(self, node: int, stage: int) -> Iterator[int]:
         """Input families of a recomputation that are dead at a stage and cost bytes to keep or time to make again."""

@@ -20,6 +20,10 @@ _ABSENCES_PER_ROUND = (4_000, 16_000, 64_000, 256_000)
 """Sizes of the programs tried one after another: few stages give a valid bound soon, more a tighter one later."""
 
 
+_MAX_GAP_COVER_TERMS = 500_000
+"""Gap cover of ten thousand nodes would have tens of millions of terms; fewer stages keep it to seconds."""
+
+
 def best_bound(graph: Graph, budget_bytes: int, *, time_limit_seconds: float) -> Bound | None:
     """The highest bound on the duration of any plan in the given order that is found in time.
 
@@ -39,9 +43,10 @@ def best_bound(graph: Graph, budget_bytes: int, *, time_limit_seconds: float) ->
         return Bound(stages.baseline_duration, Scope(), "baseline")
     if largest_working_set(graph).size_bytes > budget_bytes:
         return Bound(stages.baseline_duration, Scope(), "working-set", is_infeasible=True)
-    best = gap_cover_bound(graph, budget_bytes, time_limit_seconds=time_limit_seconds / 4)
     overloaded = stages.overloaded(budget_bytes)
     absences_per_stage = max(1.0, mean_absences(stages, overloaded))
+    most_covered = max(1, int(_MAX_GAP_COVER_TERMS / absences_per_stage))
+    best = gap_cover_bound(graph, budget_bytes, max_stages=most_covered, time_limit_seconds=time_limit_seconds / 4)
     for num_absences in _ABSENCES_PER_ROUND:
         remaining = ends - time.monotonic()
         if best.is_infeasible or remaining <= 0:

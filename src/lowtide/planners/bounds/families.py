@@ -12,13 +12,14 @@ like one value, whatever aliases do. That is where several outputs, aliases and 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from lowtide.ir import Graph, Interval, Node, Value
 
-__all__ = ["Family", "Stages", "stages_from_graph"]
+__all__ = ["Family", "Stages", "fullest_stages", "stages_from_graph", "stages_within"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,21 @@ class Stages:
     def overloaded(self, budget_bytes: int) -> tuple[int, ...]:
         """The stages whose load exceeds the budget."""
         return tuple(stage for stage, load in enumerate(self.load_bytes) if load > budget_bytes)
+
+
+def fullest_stages(stages: Stages, overloaded: Sequence[int], *, max_stages: int | None) -> tuple[int, ...]:
+    """Choose so many overloaded stages: cut them into runs of equal length and take the fullest stage of each."""
+    if max_stages is None or len(overloaded) <= max_stages:
+        return tuple(overloaded)
+    cuts = [index * len(overloaded) // max_stages for index in range(max_stages + 1)]
+    return tuple(
+        max(overloaded[start:end], key=stages.load_bytes.__getitem__) for start, end in pairwise(cuts) if start < end
+    )
+
+
+def stages_within(ordered: Sequence[int], gap: Interval) -> Sequence[int]:
+    """Those of some increasing stages that lie in a gap."""
+    return ordered[bisect_left(ordered, gap.start) : bisect_left(ordered, gap.end)]
 
 
 def stages_from_graph(graph: Graph) -> Stages:

@@ -7,18 +7,24 @@ nodes, but loose at tight budgets: a cheap node counts as cheap even where its i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from lowtide.ir import Graph, Interval, Scope
 from lowtide.planners.bounds.bound import Bound
 from lowtide.planners.bounds.covering import CoverProgram
-from lowtide.planners.bounds.families import Stages, stages_from_graph
+from lowtide.planners.bounds.families import Stages, fullest_stages, stages_from_graph, stages_within
 
 __all__ = ["gap_cover_bound"]
 
 
 def gap_cover_bound(
-    graph: Graph, budget_bytes: int, *, are_whole: bool = True, time_limit_seconds: float | None = None
+    graph: Graph,
+    budget_bytes: int,
+    *,
+    are_whole: bool = True,
+    max_stages: int | None = None,
+    time_limit_seconds: float | None = None,
 ) -> Bound:
     """Bound the duration of any plan of a graph in its given order.
 
@@ -26,19 +32,21 @@ def gap_cover_bound(
         graph: What is planned.
         budget_bytes: Most bytes resident at any step.
         are_whole: Whether to solve with whole variables (MIP, tighter) or without (LP, faster).
+        max_stages: Use only so many overloaded stages, spread out and the fullest of their neighbourhoods; None: all
+            (tightest).
         time_limit_seconds: Wall-clock time of the solver, or None; the bound reached by then holds.
     """
     stages = stages_from_graph(graph)
-    program = _program(stages, budget_bytes)
+    overloaded = fullest_stages(stages, stages.overloaded(budget_bytes), max_stages=max_stages)
+    program = _program(stages, budget_bytes, overloaded)
     solve = program.solve_mip if are_whole else program.solve_lp
     proven = solve(time_limit_seconds=time_limit_seconds)
     method = "gap-cover-mip" if are_whole else "gap-cover-lp"
     return Bound(stages.baseline_duration + proven.cost, Scope(), method, is_infeasible=proven.is_infeasible)
 
 
-def _program(stages: Stages, budget_bytes: int) -> CoverProgram:
+def _program(stages: Stages, budget_bytes: int, overloaded: Sequence[int]) -> CoverProgram:
     program = CoverProgram()
-    overloaded = stages.overloaded(budget_bytes)
     cover: dict[int, list[tuple[int, int]]] = {stage: [] for stage in overloaded}
     for node, indices in enumerate(stages.families_by_node):
         families = [stages.families[index] for index in indices if stages.families[index].can_return]
@@ -46,7 +54,8 @@ def _program(stages: Stages, budget_bytes: int) -> CoverProgram:
         runs = {Interval(*pair): program.add_variable(cost=stages.duration_by_node[node]) for pair in pairwise(points)}
         for family in families:
             for gap in family.gaps():
-                evicted_at = [t for t in gap if t in cover and not family.is_pinned_at(t)] if family.size_bytes else []
+                within_gap = stages_within(overloaded, gap) if family.size_bytes else ()
+                evicted_at = [stage for stage in within_gap if not family.is_pinned_at(stage)]
                 within = [run for span, run in runs.items() if gap.start - 1 <= span.start and span.end <= gap.end]
                 if not evicted_at:
                     continue

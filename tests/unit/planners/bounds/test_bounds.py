@@ -11,9 +11,8 @@ import pytest
 
 from lowtide.ir import Graph, Input, InputKind, Node, Scope, Value
 from lowtide.planners.bounds import Bound, absence_bound, best_bound, gap_cover_bound, largest_working_set
-from lowtide.planners.bounds.absence import fullest_stages
 from lowtide.planners.bounds.covering import CoverProgram
-from lowtide.planners.bounds.families import stages_from_graph
+from lowtide.planners.bounds.families import fullest_stages, stages_from_graph
 from lowtide.referee import baseline
 from lowtide.referee import largest_working_set as largest_by_referee
 from lowtide.testing import random_graph, training_chain_graph
