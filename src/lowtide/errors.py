@@ -21,6 +21,8 @@ Every message is one line: what, where, what to do. Numbers in it are also attri
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "BudgetOverrun",
     "CompileError",
@@ -41,7 +43,10 @@ __all__ = [
 
 
 class LowtideError(Exception):
-    """Base of all errors that lowtide raises on purpose."""
+    """Base of all errors that lowtide raises on purpose. All of them can be pickled, with their numbers."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
 class InputError(LowtideError, ValueError):
@@ -151,3 +156,11 @@ class BudgetOverrun(LowtideError, MemoryError):
         super().__init__(message)
         self.needed_bytes = needed_bytes
         self.budget_bytes = budget_bytes
+
+
+def _rebuild(kind: type[LowtideError], args: tuple[Any, ...], state: dict[str, Any]) -> LowtideError:
+    """Make an error again in another process; its constructor may need more than the message."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
