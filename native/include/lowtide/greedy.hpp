@@ -82,6 +82,7 @@ class Greedy {
 
   GreedyOutcome run() {
     note_peak();
+    allow_repair(kRepairWorkPerNode * problem_.num_nodes());
     repair();
     prune(profile_.recomputations());
     note_peak();
@@ -245,6 +246,8 @@ class Greedy {
   }
 
   // ---------------------------------------------------------------- repair: insert until nothing overflows
+  void allow_repair(std::int64_t work) { repair_limit_ = profile_.work() + work; }
+
   bool repair() {
     while (profile_.overflow_bytes() > 0) {
       const auto before = profile_.overflow_bytes();
@@ -253,7 +256,7 @@ class Greedy {
       score_by_candidate_.clear();
       for (std::int32_t storage = 0; storage < problem_.num_storages(); ++storage) push_gaps(storage);
       while (profile_.overflow_bytes() > 0 && !queue_.empty()) {
-        if (is_stopped()) return false;
+        if (is_stopped() || profile_.work() > repair_limit_) return false;
         step();
       }
       if (profile_.overflow_bytes() >= before) return false;
@@ -380,7 +383,9 @@ class Greedy {
     for (const auto r : profile_.recomputations()) take(r);
     const auto highest = profile_.peak_bytes();
     const auto span = highest - options_.budget_bytes;
-    for (std::int64_t level = 1; level <= kNumLevels && !is_stopped(); ++level) {
+    const auto last_work = profile_.work() + kRepairWorkPerNode * problem_.num_nodes();
+    for (std::int64_t level = 1; level <= kNumLevels && !is_stopped() && profile_.work() < last_work; ++level) {
+      allow_repair(last_work - profile_.work());
       profile_.set_budget(highest - span / kNumLevels * level - span % kNumLevels * level / kNumLevels);
       repair();
       prune(profile_.recomputations());
@@ -407,6 +412,7 @@ class Greedy {
       cost_limit_ = static_cast<double>(extra) + worse + kPruningShare * ruined;
     }
     is_exploring_ = random_.below(2) == 0;
+    allow_repair(options_.max_work / kLeastRounds);
     repair();
     is_exploring_ = false;
     cost_limit_ = std::numeric_limits<double>::infinity();
@@ -516,6 +522,8 @@ class Greedy {
 
   static constexpr int kDeepestCascade = 40;
   static constexpr std::int64_t kNumLevels = 24;
+  static constexpr std::int64_t kRepairWorkPerNode = 2'000'000;  // about three seconds for a thousand nodes
+  static constexpr std::int64_t kLeastRounds = 20;
   static constexpr double kGoodEnough = 0.999;
   static constexpr double kWorthScoring = 0.5;  // of the next score: below that, knowing so is enough
   static constexpr double kPruningShare = 0.25;
@@ -546,6 +554,7 @@ class Greedy {
   std::int64_t best_peak_bytes_ = 0;
   std::int64_t smallest_peak_bytes_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t num_rounds_ = 0;
+  std::int64_t repair_limit_ = 0;
   std::int64_t first_work_ = 0;  // done before the first round
   std::uint64_t num_polls_ = 0;
   double cost_limit_ = std::numeric_limits<double>::infinity();  // of the whole plan, while a round repairs it

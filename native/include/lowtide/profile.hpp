@@ -269,6 +269,7 @@ class Profile {
     const auto dead_after = [&](std::int32_t node, bool is_again) {
       std::int64_t bytes = 0;
       const auto count = [&](std::int32_t storage) {
+        work_ += kWorkPerSearch;
         if (problem_.size_bytes[storage] && dies_at(storage, stage, node)) bytes += problem_.size_bytes[storage];
       };
       for (const auto storage : problem_.reads[node]) count(storage);
@@ -290,9 +291,10 @@ class Profile {
       least = std::min(least, unborn + dead - scratch);
       dead += dead_after(node, true);
     }
-    work_ += 8 * static_cast<std::int64_t>(again.size());
     return std::min(least, dead - problem_.workspace_bytes[stage]);
   }
+
+  static constexpr std::int64_t kWorkPerSearch = 16;  // a binary search or two take as long as so many stages
 
   const Problem& problem_;
   std::int64_t budget_bytes_;
