@@ -24,7 +24,8 @@ from lowtide.ir.serde import compact_json, load_document, write_atomically
 __all__ = ["CostCache", "cache_folder", "default_cost_cache", "machine_name"]
 
 _FORMAT = "lowtide.costs"
-_VERSION = 1
+_VERSION = 2
+"""2: scratch is counted by malloc; before, only what torch's allocator saw."""
 _MOST_ENTRIES = 20_000
 _MOST_FILES = 16
 _MOST_NUMBER = 2**53 - 1

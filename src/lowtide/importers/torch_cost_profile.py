@@ -1,11 +1,13 @@
 """Durations and scratch of one op at a time, measured.
 
-    warm-up   the first execution, with torch's allocator watched: how far its bytes rise above the outputs
+    warm-up   the first execution: what libraries set up once and keep is the first step's, not the op's
+    counted   one execution or two with malloc counted: how far its bytes rise above those that stay, the results
     timed     executions until there are enough, each after the caches have been cleared; the median counts
 
 Only the one op's tensors exist at that time, and they are gone before the next one: profiling a graph needs no more
-memory than its largest op. The watch sees what goes through torch's allocator, oneDNN's reorders and scratch included
-(against a count of all malloc calls it is at most 0.1 MB off, but for buffers that MKL keeps between calls).
+memory than its largest op. All of malloc is counted, with what oneDNN, MKL and OpenMP take for themselves; scratch
+below 4 KiB is noise (small objects of Python and torch around the op) and becomes 0. Where malloc cannot be counted,
+torch's allocator is watched instead, through its profiler, which misses what the libraries take by themselves.
 """
 
 from __future__ import annotations
@@ -24,13 +26,15 @@ from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfi
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from lowtide import _allocations
 from lowtide.importers.torch_cost_call import OpCall
 from lowtide.importers.torch_cost_inputs import make_arguments
 from lowtide.units import align_up
 
-__all__ = ["Profile", "as_plain_torch", "make_cooler", "profile_call"]
+__all__ = ["Profile", "as_plain_torch", "make_cooler", "measure_workspace_bytes", "profile_call"]
 
 ALIGNMENT_BYTES = 64
+_NOISE_BYTES = 4096
 _COOLER_BYTES = 16 * 1024 * 1024
 _ENOUGH_NS = 30_000_000
 _MOST_NS = 200_000_000
@@ -88,7 +92,7 @@ def profile_call(call: OpCall, *, cooler: torch.Tensor) -> Profile:
         workspace_bytes = None
         execute()
     else:
-        workspace_bytes = _workspace_bytes(execute)
+        workspace_bytes = measure_workspace_bytes(execute)
     duration_ns = _median_ns(execute, cooler=cooler, synchronize=_synchronize_of(call))
     return Profile(duration_ns=duration_ns, workspace_bytes=workspace_bytes)
 
@@ -121,7 +125,39 @@ def _synchronize_of(call: OpCall) -> Callable[[], None] | None:
     return torch.accelerator.synchronize if device_types else None
 
 
-def _workspace_bytes(execute: Callable[[], Any]) -> int:
+def measure_workspace_bytes(execute: Callable[[], Any]) -> int:
+    """Most bytes that one execution holds beyond those of its results, caches filled; a multiple of 64.
+
+    Args:
+        execute: Executes the op and returns its results. Called two or three times.
+    """
+    execute()
+    if _allocations.unsupported_reason() is None:
+        try:
+            return _workspace_of_malloc(execute)
+        except _allocations.WindowError as error:  # refused by the system, or someone else counts
+            _logger.debug("malloc is not counted: %s", error)
+    return _workspace_of_torch(execute)
+
+
+def _workspace_of_malloc(execute: Callable[[], Any]) -> int:
+    """Scratch as malloc sees it: the smaller of two counts, as other threads may allocate during one of them."""
+    smallest = 0
+    for index in range(2):
+        _allocations.start()
+        try:
+            result = execute()
+        finally:
+            counted = _allocations.stop()
+        del result
+        scratch_bytes = counted.peak_bytes - max(0, counted.end_bytes)  # at the end there are the results
+        smallest = scratch_bytes if index == 0 else min(smallest, scratch_bytes)
+        if smallest < _NOISE_BYTES:
+            return 0
+    return align_up(smallest, ALIGNMENT_BYTES)
+
+
+def _workspace_of_torch(execute: Callable[[], Any]) -> int:
     """Most bytes that torch's CPU allocator held during one execution, beyond those of the results."""
     deltas, result = _allocations_of(execute)
     storages = {
@@ -134,7 +170,8 @@ def _workspace_bytes(execute: Callable[[], Any]) -> int:
     for delta in deltas:
         live_bytes += delta
         peak_bytes = max(peak_bytes, live_bytes)
-    return align_up(max(0, peak_bytes - result_bytes), ALIGNMENT_BYTES)
+    scratch_bytes = peak_bytes - result_bytes
+    return align_up(scratch_bytes, ALIGNMENT_BYTES) if scratch_bytes >= _NOISE_BYTES else 0
 
 
 def _allocations_of(execute: Callable[[], Any]) -> tuple[list[int], Any]:

@@ -60,12 +60,12 @@ def test_many_writers_leave_a_whole_file(tmp_path: Path) -> None:
         "{",
         "null",
         "[1]",
-        '{"format": "lowtide.costs", "version": 2, "machine": "m", "costs": []}',
-        '{"format": "lowtide.costs", "version": 1, "machine": "m", "costs": {"a": [1, 2]}}',
-        '{"format": "lowtide.costs", "version": 1, "machine": "m", "costs": [["a", [1]]]}',
-        '{"format": "lowtide.costs", "version": 1, "machine": "m", "costs": [["a", [-1, 2]]]}',
-        '{"format": "lowtide.costs", "version": 1, "machine": "m", "costs": [["a", [true, 2]]]}',
-        '{"format": "lowtide.costs", "version": 1, "machine": "m", "costs": [["a", [1e9, 2]]]}',
+        '{"format": "lowtide.costs", "version": 1, "machine": "m", "costs": []}',
+        '{"format": "lowtide.costs", "version": 2, "machine": "m", "costs": {"a": [1, 2]}}',
+        '{"format": "lowtide.costs", "version": 2, "machine": "m", "costs": [["a", [1]]]}',
+        '{"format": "lowtide.costs", "version": 2, "machine": "m", "costs": [["a", [-1, 2]]]}',
+        '{"format": "lowtide.costs", "version": 2, "machine": "m", "costs": [["a", [true, 2]]]}',
+        '{"format": "lowtide.costs", "version": 2, "machine": "m", "costs": [["a", [1e9, 2]]]}',
     ],
 )
 def test_a_broken_file_is_no_cache_and_is_replaced(tmp_path: Path, text: str) -> None:
