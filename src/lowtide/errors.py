@@ -160,7 +160,7 @@ class BudgetOverrun(LowtideError, MemoryError):
 
 def _rebuild(kind: type[LowtideError], args: tuple[Any, ...], state: dict[str, Any]) -> LowtideError:
     """Make an error again in another process; its constructor may need more than the message."""
-    error = kind.__new__(kind, *args)
+    error = BaseException.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)
     return error
