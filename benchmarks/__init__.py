@@ -1,0 +1,1 @@
+"""What lowtide is measured against. Not part of the package; run from a clone."""
