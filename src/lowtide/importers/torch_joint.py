@@ -89,21 +89,21 @@ def import_joint(
     Raises:
         CompileError: A value has a symbolic shape or is no tensor, or the graph communicates between devices.
     """
-    merged_storages = drop_noops(joint.graph)
-    output = next(iter(joint.graph.find_nodes(op="output")))
-    results = pytree.arg_tree_leaves(*output.args)
-    descriptions = pytree.arg_tree_leaves(output.meta.get("desc", [None] * len(results)))
-    placeholders = list(joint.graph.find_nodes(op="placeholder"))
     _refuse_symbols_and_collectives(joint.graph)
+    placeholders = list(joint.graph.find_nodes(op="placeholder"))
     tangents = tuple(node for node in placeholders if "tangents" in str(node.target))
     primals = tuple(node for node in placeholders if "tangents" not in str(node.target))
+    descriptions = _descriptions(joint.graph)
+    mutated = _mutated(primals, descriptions[:num_forward_outputs])
+    merged_storages = drop_noops(joint.graph, written_inputs=mutated)
+    results = _results(joint.graph)
     forward, backward = results[:num_forward_outputs], results[num_forward_outputs:]
     split = Split(
         forward_outputs=_tensors(forward),
         held_outputs=frozenset(_tensors(_held(forward, descriptions))),
         tangents=tangents,
         backward_outputs=_tensors(backward),
-        mutated_inputs=_mutated(primals, descriptions[:num_forward_outputs]),
+        mutated_inputs=mutated,
     )
     imported = graph_from_fx(
         joint.graph,
@@ -139,11 +139,11 @@ def import_forward(
     Raises:
         CompileError: A value has a symbolic shape or is no tensor, or the graph communicates between devices.
     """
-    merged_storages = drop_noops(module.graph)
-    output = next(iter(module.graph.find_nodes(op="output")))
-    results = pytree.arg_tree_leaves(*output.args)
     _refuse_symbols_and_collectives(module.graph)
     primals = tuple(module.graph.find_nodes(op="placeholder"))
+    mutated = _mutated(primals, _descriptions(module.graph))
+    merged_storages = drop_noops(module.graph, written_inputs=mutated)
+    results = _results(module.graph)
     imported = graph_from_fx(
         module.graph,
         name=name,
@@ -228,6 +228,16 @@ def capture_training(
 
 class _CapturedSignal(Exception):
     """Not an error, the way out of a trace: the joint graph is there, the rest of the compilation is not needed."""
+
+
+def _results(graph: fx.Graph) -> list[Any]:
+    return list(pytree.arg_tree_leaves(*next(iter(graph.find_nodes(op="output"))).args))
+
+
+def _descriptions(graph: fx.Graph) -> list[Any]:
+    """What AOTAutograd says each result of a graph is; None where it says nothing."""
+    output = next(iter(graph.find_nodes(op="output")))
+    return list(pytree.arg_tree_leaves(output.meta.get("desc", [None] * len(_results(graph)))))
 
 
 def _tensors(results: Sequence[Any]) -> tuple[fx.Node, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import fx
@@ -19,14 +19,15 @@ def storage_id(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-def drop_noops(graph: fx.Graph) -> Mapping[int, int]:
+def drop_noops(graph: fx.Graph, *, written_inputs: Iterable[fx.Node] = ()) -> Mapping[int, int]:
     """Remove detach, alias and clones that change neither values nor layout nor what the caller can see.
 
     A clone stays where its storage reaches the graph's outputs, since the caller may write to those, or where the graph
-    writes to the original. Random ops stay even if nobody reads them: they move the generator.
+    or the caller writes to the original. Random ops stay even if nobody reads them: they move the generator.
 
     Args:
         graph: Changed in place.
+        written_inputs: Placeholders that get their new value after forward: a clone keeps what they were before.
 
     Returns:
         For the storage of each clone that was removed, the storage that takes its place.
@@ -34,7 +35,7 @@ def drop_noops(graph: fx.Graph) -> Mapping[int, int]:
     merged: dict[int, int] = {}
     outputs = set(next(iter(graph.find_nodes(op="output"))).all_input_nodes)
     visible = {storage_id(node.meta["val"]) for node in outputs if isinstance(node.meta.get("val"), torch.Tensor)}
-    written = _written_storages(graph)
+    written = _written_storages(graph) | {storage_id(node.meta["val"]) for node in written_inputs}
     for node in list(graph.nodes):
         if node.op != "call_function" or node in outputs:
             continue
