@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx
+from torch._dynamo.external_utils import wrap_inline
 
 from lowtide.emit.torch_accounting import Counts, StandingBytes, standing_bytes
 from lowtide.emit.torch_guard import StepGuard, retained_peak_bytes
@@ -209,7 +210,9 @@ class _PlannedCall:
         if fitting:
             return self._compiled_by_standing[min(fitting, key=lambda known: known.total)]
         backend = _Backend(self._options, standing)
-        compiled = torch.compile(self._model._call_impl, backend=backend, fullgraph=True, dynamic=False)
+        # a frame of its own: Dynamo skips those of torch.nn, so a bare nn.Sequential would not be compiled at all
+        call = wrap_inline(self._model._call_impl)
+        compiled = torch.compile(call, backend=backend, fullgraph=True, dynamic=False)
         self._compiled_by_standing[standing] = compiled
         return compiled
 
