@@ -1,79 +1,98 @@
-"""lowtide demo: what it says where bits differ, repeat or not; its numbers are checked in tests/integration."""
+"""lowtide demo: what it says of bytes and bits, kept or not; its numbers are checked in tests/integration."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lowtide.measure
 import lowtide.models
 from lowtide.cli import main
 from lowtide.cli.demo import DEMO_MODELS
-from lowtide.measure import torch_training
 from lowtide.measure.numerics import TensorDigest
 from lowtide.measure.training_types import StepResult, TrainingResult, TrainingRun
 
 MIB = 2**20
 
 
-def result_of(run: TrainingRun, *, bits: str, peak_bytes: int) -> TrainingResult:
-    step = StepResult(loss=0.0, wall_seconds=0.25, cpu_seconds=0.2, start_bytes=0, peak_bytes=peak_bytes, end_bytes=0)
-    report = {"budget_bytes": 60 * MIB, "plan_budget_bytes": 60 * MIB, "tdi_percent": 2.5}
+def document_of(model: str, *, bits: str, peak_bytes: int, budget: str | None = None) -> dict[str, Any]:
+    step = StepResult(loss=0.0, wall_seconds=9.0, cpu_seconds=0.25, start_bytes=0, peak_bytes=peak_bytes, end_bytes=0)
+    report = {"budget_bytes": 60 * MIB, "plan_budget_bytes": 60 * MIB, "tdi_percent": 2.5, "plan_seconds": 0.3}
+    curves = {"plain_curve": [100 * MIB] * 3 + [0] * 53, "planned_curve": [MIB] * 56}
     return TrainingResult(
-        run=run,
-        steps=(step,) * run.num_steps,
+        run=TrainingRun(model=f"lowtide.models:{model}"),
+        steps=(step,) * 3,
         prepare_seconds=0.0,
         digests={"step0.loss": TensorDigest(dtype="float32", shape=(), sha256=bits)},
         tensors=None,
-        report={} if run.report is None else {**report, "plain_curve": [100 * MIB] * 3, "planned_curve": [MIB] * 3},
-    )
+        report={} if budget is None else {**report, **curves},
+    ).to_json()
 
 
-def trained(monkeypatch: pytest.MonkeyPatch, *bits: str) -> list[TrainingRun]:
-    """Let trainings come out with these bits, one after another; return the runs asked for."""
-    runs: list[TrainingRun] = []
+def trained(monkeypatch: pytest.MonkeyPatch, *bits: str, peak_mib: int = 59) -> list[tuple[str, tuple[str, ...]]]:
+    """Let trainings come out with these bits, one after another; return the models and budgets asked for."""
+    asked: list[tuple[str, tuple[str, ...]]] = []
     coming: Iterator[str] = iter(bits)
 
-    def measure(run: TrainingRun, **_: Any) -> TrainingResult:
-        runs.append(run)
-        return result_of(run, bits=next(coming), peak_bytes=(59 if run.prepare else 100) * MIB)
+    def measure(target: str, *, kwargs: dict[str, Any], timeout_seconds: float) -> dict[str, Any]:
+        assert target == "lowtide.cli.demo:train_model"
+        model, budgets = kwargs["model"], kwargs["budgets"]
+        asked.append((model, tuple(budgets)))
+        return {
+            "plain": document_of(model, bits=next(coming), peak_bytes=100 * MIB),
+            "planned": [
+                document_of(model, bits=next(coming), peak_bytes=peak_mib * MIB, budget=budget) for budget in budgets
+            ],
+        }
 
-    monkeypatch.setattr(torch_training, "measure_training", measure)
-    return runs
+    monkeypatch.setattr(lowtide.measure, "measure_in_subprocess", measure)
+    return asked
 
 
-def row(out: str, model: str) -> list[str]:
-    (line,) = [line for line in out.splitlines() if line.startswith(f"{model} ")]
-    return line.split()
+def rows(out: str, model: str) -> list[str]:
+    return [" ".join(line.split()) for line in out.splitlines() if line.startswith(f"{model} ")]
 
 
-def test_same_bits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = trained(monkeypatch, "a", "a")
-    assert main(["demo", "--model", "unet", "--budget", "60MiB"]) == 0
-    out = capsys.readouterr().out
-    assert " ".join(row(out, "unet")) == "unet 100.0 MiB 60.0 MiB 59.0 MiB 0.25 s 0.25 s 2.5 % same"
+def test_same_bits_within_the_budget(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = trained(monkeypatch, *"aaa")
+    assert main(["demo", "--model", "unet"]) == 0
+    out, err = capsys.readouterr()
+    assert rows(out, "unet") == [
+        "unet 100.0 MiB 60% 60.0 MiB 59.0 MiB 0.25 s 0.25 s 2.5 % yes",
+        "unet 100.0 MiB 45% 60.0 MiB 59.0 MiB 0.25 s 0.25 s 2.5 % yes",
+    ]
     assert "<- budget" in out
     assert max(map(len, out.splitlines())) <= 80
-    assert [run.prepare for run in runs] == [None, "lowtide:compile"]
-    assert runs[1].prepare_options == {"budget": "60MiB", "counts": "compiled"}
+    assert asked == [("unet", ("60%", "45%"))]
+    assert "lowtide:" not in err
 
 
 def test_other_bits_exit_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    trained(monkeypatch, "a", "b", "a")  # the third run: plain again, which repeats
-    assert main(["demo", "--model", "unet"]) == 1
+    trained(monkeypatch, *"aba")  # the third: plain again, which repeats
+    assert main(["demo", "--model", "unet", "--budget", "60MiB"]) == 1
     out, err = capsys.readouterr()
-    assert row(out, "unet")[-2:] == ["1", "differ"]
-    assert "lowtide: not the same bits: unet" in err
+    assert rows(out, "unet")[0].endswith("1 no")
+    assert "lowtide: unet within 60MiB: not the same bits, 1 tensor\n" in err
+
+
+def test_a_peak_above_the_budget_exits_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    trained(monkeypatch, *"aa", peak_mib=61)
+    assert main(["demo", "--model", "unet", "--budget", "60%"]) == 1
+    assert "lowtide: unet within 60%: the measured peak is 1.00 MiB above the budget\n" in capsys.readouterr().err
 
 
 def test_plain_torch_that_does_not_repeat_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained(monkeypatch, "a", "b", "c")
-    assert main(["demo", "--model", "unet"]) == 0
-    assert row(capsys.readouterr().out, "unet")[-2:] == ["plain", "differs"]
+    trained(monkeypatch, *"abc")
+    assert main(["demo", "--model", "unet", "--budget", "60%"]) == 0
+    out, err = capsys.readouterr()
+    assert rows(out, "unet")[0].endswith("unknown")
+    assert "unet within 60%: plain PyTorch itself does not repeat to the bit here" in err
 
 
 def test_all_models_exist_and_without_transformers_gpt2_is_left_out(
@@ -81,16 +100,41 @@ def test_all_models_exist_and_without_transformers_gpt2_is_left_out(
 ) -> None:
     for model in DEMO_MODELS:
         assert callable(getattr(lowtide.models, model))
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "transformers" else find_spec(name, *rest)
-    )
-    runs = trained(monkeypatch, *"aaaa")
+    without(monkeypatch, "transformers")
+    asked = trained(monkeypatch, *"aaaaaa")
     assert main(["demo"]) == 0
-    assert [run.model for run in runs][::2] == ["lowtide.models:unet", "lowtide.models:resnet50_like"]
+    assert [model for model, _ in asked] == ["unet", "resnet50_like"]
     assert "gpt2 is left out: pip install 'lowtide[demo]'" in capsys.readouterr().err
     assert main(["demo", "--model", "gpt2"]) == 2
     assert "needs the package 'transformers'" in capsys.readouterr().err
+
+
+def test_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    trained(monkeypatch, *"aaa")
+    assert main(["demo", "--model", "unet", "--picture", str(tmp_path / "demo.png")]) == 0
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert "Picture written to" in capsys.readouterr().out
+
+
+def test_picture_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = trained(monkeypatch)
+    assert main(["demo", "--picture", str(tmp_path / "missing" / "demo.png")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    without(monkeypatch, "matplotlib")
+    assert main(["demo", "--picture", str(tmp_path / "demo.png")]) == 2
+    assert "needs the package 'matplotlib'" in capsys.readouterr().err
+    assert asked == []
+
+
+def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    find_spec = importlib.util.find_spec
+
+    def find(name: str, *rest: str | None) -> Any:
+        return None if name == package else find_spec(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
 
 
 def test_unknown_model(capsys: pytest.CaptureFixture[str]) -> None:
