@@ -41,8 +41,9 @@ def main() -> int:
             timeout_seconds=_TIMEOUT_SECONDS,
         )
         lines += answer["records"]
+        # After each model: what is measured is kept, whatever happens to the next.
+        options.output.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         print(f"{model}: {len(answer['records'])} records, {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    options.output.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     print(options.output)
     return 0
 
