@@ -1,10 +1,11 @@
-"""Dropout as eager PyTorch computes it on the CPU.
+"""Dropout, and what else AOTAutograd would trace through a decomposition, as eager PyTorch computes it on the CPU.
 
 AOTAutograd traces ``aten.dropout`` through a decomposition into ``native_dropout``, whose rounding differs from what
 eager runs on the CPU (``x * (bernoulli(1 - p) / (1 - p))``, gradient ``g * noise``), and traces ``bernoulli_`` as an op
 that fills memory in another order where a tensor is not contiguous. So a compiled model would not be equal to the bit.
 While :func:`eager_dropout` is active, dropout is traced as ops of our own, with the same random numbers in the same
-places and the same rounding.
+places and the same rounding. Resizing an image and a few losses and activations have decompositions of the same kind,
+which round differently or lose the sign of a zero: they are traced as the kernels that eager runs.
 
 Source: ``_dropout_impl`` in ATen/native/Dropout.cpp.
 """
@@ -102,16 +103,43 @@ _TRACED_AS: dict[Any, Callable[..., torch.Tensor]] = {
     torch.ops.aten.alpha_dropout.default: _alpha_dropout,
     torch.ops.aten.alpha_dropout_.default: _alpha_dropout_inplace,
 }
+"""Ops that are traced as a function of ours."""
+
+_KERNELS = (
+    "_upsample_bicubic2d_aa.vec",
+    "_upsample_bilinear2d_aa.vec",
+    "_upsample_lanczos2d_aa.vec",
+    *(f"_upsample_nearest_exact{n}d.{overload}" for n in (1, 2, 3) for overload in ("default", "vec")),
+    *(f"upsample_nearest{n}d.{overload}" for n in (1, 2, 3) for overload in ("default", "vec")),
+    "upsample_bicubic2d.default",
+    "upsample_bicubic2d.vec",
+    "upsample_bilinear2d.default",
+    "upsample_bilinear2d.vec",
+    "upsample_linear1d.vec",
+    "upsample_trilinear3d.vec",
+    "hardshrink.default",
+    "softshrink.default",
+    "multi_margin_loss.default",
+    "multilabel_margin_loss_forward.default",
+    "matmul.default",
+)
+"""Ops that are traced as the kernel that eager runs; one that this version of torch lacks is passed over."""
+
 _KEYS = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Autograd)
 
 
 @contextmanager
 def eager_dropout() -> Iterator[None]:
-    """Trace dropout as eager computes it, for as long as the context lasts."""
-    previous = {op: dict(op.py_kernels) for op in _TRACED_AS}
+    """Trace dropout and its like as eager computes them, for as long as the context lasts."""
+    kernels = [op for name in _KERNELS if (op := _find_op(name)) is not None]
+    previous = {op: dict(op.py_kernels) for op in (*_TRACED_AS, *kernels)}
     try:
         for op, traced_as in _TRACED_AS.items():
             op.py_kernels.update(dict.fromkeys(_KEYS, traced_as))
+            op._dispatch_cache.clear()
+        for op in kernels:
+            for key in _KEYS:
+                op.py_kernels.pop(key, None)
             op._dispatch_cache.clear()
         yield
     finally:
@@ -119,3 +147,8 @@ def eager_dropout() -> Iterator[None]:
             op.py_kernels.clear()
             op.py_kernels.update(kernels)
             op._dispatch_cache.clear()
+
+
+def _find_op(name: str) -> Any:
+    packet, overload = name.split(".")
+    return getattr(getattr(torch.ops.aten, packet, None), overload, None)
