@@ -1,0 +1,113 @@
+"""Draws docs/images/memory.png: memory over one training step of a real run, plain and within a budget.
+
+    python tools/draw_readme_picture.py [--budget 45%] [-o docs/images/memory.png]
+
+Both curves are measured: while a step runs, a thread reads how many bytes the process holds from malloc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from lowtide.measure import active_meter, measure_in_subprocess
+from lowtide.reports.curves_png import CurvesPanel, draw_curves_png
+
+_PICTURE = Path(__file__).parents[1] / "docs" / "images" / "memory.png"
+_MODELS = {"unet": "U-Net, GroupNorm", "resnet50_like": "ResNet-50-like, BatchNorm", "gpt2": "GPT-2, 8 layers"}
+_NUM_POINTS = 400
+_SECONDS_BETWEEN_SAMPLES = 0.0002
+_NUM_WARM_STEPS = 2
+
+
+def main() -> None:
+    """Measure each model in a process of its own, then draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--budget", default="45%", help="as lowtide.compile takes it (default 45%%)")
+    parser.add_argument("--model", action="append", choices=tuple(_MODELS), help="repeat it; default: all")
+    parser.add_argument("-o", "--output", type=Path, default=_PICTURE)
+    options = parser.parse_args()
+    panels = []
+    for model in options.model or _MODELS:
+        print(f"{model}: plain and within {options.budget}")
+        held = measure_in_subprocess(
+            f"{Path(__file__).stem}:record_model", kwargs={"model": model, "budget": options.budget}
+        )
+        panels.append(CurvesPanel(title=_MODELS[model], **held))
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    draw_curves_png(panels, options.output, subtitle="bytes from malloc during one training step, as measured")
+    print(f"{options.output}: {options.output.stat().st_size} bytes")
+
+
+def record_model(*, model: str, budget: str) -> dict[str, Any]:
+    """Runs in the child: the fields of a CurvesPanel but its title."""
+    import torch
+
+    import lowtide
+    import lowtide.models
+
+    torch.set_num_threads(1)
+    plain_model, inputs, loss_function = getattr(lowtide.models, model)()
+    plain = _record_step(plain_model, inputs, loss_function)
+    planned_model, inputs, loss_function = getattr(lowtide.models, model)()
+    lowtide.compile(planned_model, budget=budget, counts="compiled")
+    planned = _record_step(planned_model, inputs, loss_function)
+    compilation = lowtide.last_compilation()
+    assert compilation is not None, "the model was called"
+    most_seconds = max(plain[-1][0], planned[-1][0])
+    return {
+        "seconds": [most_seconds * index / (_NUM_POINTS - 1) for index in range(_NUM_POINTS)],
+        "plain_bytes": _most_per_piece(plain, most_seconds=most_seconds),
+        "planned_bytes": _most_per_piece(planned, most_seconds=most_seconds),
+        "budget_bytes": compilation.budget_bytes,
+    }
+
+
+def _record_step(model: Any, inputs: tuple[Any, ...], loss_function: Any) -> list[tuple[float, int]]:
+    """CPU seconds of the training thread since the start of a warm step, and bytes held beyond those at its start."""
+    for _ in range(_NUM_WARM_STEPS):
+        model.zero_grad(set_to_none=True)
+        loss_function(model(*inputs)).backward()
+    model.zero_grad(set_to_none=True)
+    gc.collect()
+    gc.disable()
+    meter = active_meter()
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    start_bytes, start_seconds = meter.live_bytes(), time.clock_gettime(clock)
+    samples: list[tuple[float, int]] = []
+    done = threading.Event()
+
+    def sample() -> None:
+        while not done.is_set():
+            samples.append((time.clock_gettime(clock) - start_seconds, meter.live_bytes() - start_bytes))
+            time.sleep(_SECONDS_BETWEEN_SAMPLES)
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    loss_function(model(*inputs)).backward()
+    done.set()
+    sampler.join()
+    gc.enable()
+    return samples
+
+
+def _most_per_piece(samples: list[tuple[float, int]], *, most_seconds: float) -> list[int]:
+    """The largest sample of each piece of time; where a piece has none, that of the piece before."""
+    pieces: list[int | None] = [None] * _NUM_POINTS
+    for seconds, held_bytes in samples:
+        index = min(_NUM_POINTS - 1, int(seconds / most_seconds * _NUM_POINTS))
+        pieces[index] = max(pieces[index] or 0, held_bytes)
+    while pieces[-1] is None:  # this step is over before the other
+        pieces.pop()
+    filled: list[int] = []
+    for held in pieces:
+        filled.append(held if held is not None else filled[-1] if filled else 0)
+    return filled
+
+
+if __name__ == "__main__":
+    main()
