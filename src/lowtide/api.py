@@ -19,9 +19,9 @@ from lowtide.planners.protocol import Planner
 from lowtide.planning.analysis import Analysis, AnalysisPoint, Holding, analyze_graph, holdings_at_peak
 from lowtide.planning.facts import gather_facts, read_budget
 from lowtide.planning.failures import PlannerFailed
-from lowtide.planning.options import ProgressCallback, StopCallback, build_request, choose_planner
+from lowtide.planning.options import ProgressCallback, StopCallback, build_request, check_limits, choose_planner
 from lowtide.planning.search import Search
-from lowtide.planning.words import explain_missing_plan
+from lowtide.planning.words import explain_missing_plan, log_result
 from lowtide.referee import VerifiedPlan, check_plan
 from lowtide.units import Budget
 
@@ -100,7 +100,9 @@ def plan(
     )
     search = Search(facts, choose_planner(planner), request, keep_order=keep_order, bound=bound, started=started)
     attempt = search.attempt_smallest() if budget == "min" else search.attempt(read_budget(facts, budget))
-    return search.result(search.with_bound(attempt))
+    result = search.result(search.with_bound(attempt))
+    log_result(result)
+    return result
 
 
 def analyze(
@@ -286,31 +288,40 @@ def last_compilation() -> Compilation | None:
 def dynamo_backend(module: Any, example_inputs: Sequence[Any], options: Mapping[str, Any] | None = None) -> Any:
     """What ``torch.compile(model, backend="lowtide", options={"budget": ..., "counts": ...})`` calls; best effort.
 
-    Raises:
-        InputError: The budget is missing or an option is wrong.
+    Returns:
+        The compiled function. It raises what is wrong with the options or the model when it is called, because Dynamo
+        would dress an exception raised here as one of its own.
     """
     from lowtide.emit import torch_backend
 
     planning = _planning(choose_planner("greedy"), time_limit_seconds=20.0, seed=0)
-    return torch_backend.dynamo_backend(
-        module, example_inputs, options=torch_backend.read_options(options or {}, plan_graph=planning)
-    )
+    try:
+        chosen = torch_backend.read_options(options or {}, plan_graph=planning)
+    except InputError as error:
+        return torch_backend.raiser(error)
+    return torch_backend.dynamo_backend(module, example_inputs, options=chosen)
 
 
 def _planning(
     planner: Planner, *, time_limit_seconds: float | None, seed: int
 ) -> Callable[[Graph, int], tuple[PlanResult, VerifiedPlan]]:
     """Planning as a compiled model needs it: a plan for bytes of its graph, or the error that says why not."""
+    check_limits(time_limit_seconds=time_limit_seconds, seed=seed)
 
     def plan_graph(graph: Graph, budget_bytes: int) -> tuple[PlanResult, VerifiedPlan]:
-        result = plan(
+        started = time.perf_counter()
+        facts = gather_facts(graph)
+        request = build_request(
             graph,
-            budget=f"{max(budget_bytes, 1)} B",  # a bare number this small would be taken for a percentage
-            planner=planner,
-            time_limit_seconds=time_limit_seconds,
+            max_copies=None,
             seed=seed,
-            bound=False,
+            threads=None,
+            time_limit_seconds=time_limit_seconds,
+            on_progress=None,
+            should_stop=None,
         )
+        search = Search(facts, planner, request, keep_order=False, bound=False, started=started)
+        result = search.result(search.attempt(max(budget_bytes, 1)))
         return result, require_plan(result, graph)
 
     return plan_graph

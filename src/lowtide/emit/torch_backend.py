@@ -16,14 +16,14 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx
-from torch._dynamo.external_utils import wrap_inline
 
 from lowtide.emit.torch_accounting import Counts, StandingBytes, standing_bytes
-from lowtide.emit.torch_guard import StepGuard, retained_peak_bytes
+from lowtide.emit.torch_call import PlannedCall, refuse_active_ddp, refuse_distributed
+from lowtide.emit.torch_guard import StepGuard, retained_peak_bytes, watched_results
 from lowtide.emit.torch_program import boxed_callable, forward_module, joint_modules
 from lowtide.errors import CompileError, InfeasibleBudget, InputError, LowtideError, PlanningError
 from lowtide.importers.torch_costs import CostMode, default_cost_cache
-from lowtide.importers.torch_dynamo import compile_settings, explain, input_kinds_of, trace_with_aot
+from lowtide.importers.torch_dynamo import input_kinds_of, refuse_unplannable_inputs, trace_with_aot
 from lowtide.importers.torch_joint import import_forward, import_joint
 from lowtide.ir import Graph, InputKind, PlanResult
 from lowtide.referee import VerifiedPlan, baseline
@@ -37,6 +37,7 @@ __all__ = [
     "compile_in_place",
     "dynamo_backend",
     "last_compilation",
+    "raiser",
     "read_options",
 ]
 
@@ -150,14 +151,19 @@ def compile_in_place(model: torch.nn.Module, options: CompileOptions) -> torch.n
     """
     if not isinstance(model, torch.nn.Module):
         raise CompileError(f"{type(model).__name__} is no torch.nn.Module: pass the model itself")
-    if type(model).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel"):
-        raise CompileError(
-            f"{type(model).__name__} communicates inside backward: distributed training is not supported"
-        )
+    refuse_distributed(model)
     _check_budget_text(options.budget)
     _warn_untested_torch()
-    model._compiled_call_impl = _PlannedCall(model, options)
+    PlannedCall(
+        model,
+        backend_for=lambda standing: _Backend(options, standing),
+        count_standing=lambda counted: _standing_beside(counted, options),
+    ).attach()
     return model
+
+
+def _standing_beside(model: torch.nn.Module, options: CompileOptions) -> StandingBytes:
+    return standing_bytes(model, options.optimizer) if options.counts is Counts.DEVICE else StandingBytes()
 
 
 def dynamo_backend(
@@ -169,52 +175,16 @@ def dynamo_backend(
     of this graph, no optimizer state is known.
     """
     _warn_untested_torch()
+    _warn_last_plan()
     standing = StandingBytes()
     if options.counts is Counts.DEVICE:
         standing = _standing_of_graph(module)
     try:
+        refuse_active_ddp()
         _refuse_partial_frame()
         return _Backend(options, standing)(module, example_inputs)
     except LowtideError as error:
-        return _raiser(error)
-
-
-class _PlannedCall:
-    """What a compiled model calls instead of its own ``_call_impl``."""
-
-    def __init__(self, model: torch.nn.Module, options: CompileOptions) -> None:
-        self._model = model
-        self._options = options
-        self._compiled_by_standing: dict[StandingBytes, Callable[..., Any]] = {}
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        standing = StandingBytes()
-        if self._options.counts is Counts.DEVICE:
-            standing = standing_bytes(self._model, self._options.optimizer)
-        compiled = self._compiled_for(standing)
-        with compile_settings():
-            try:
-                return compiled(*args, **kwargs)
-            except LowtideError:
-                raise
-            except Exception as error:
-                explained = explain(error)
-                if explained is None:
-                    raise
-                raise explained from None
-
-    def _compiled_for(self, standing: StandingBytes) -> Callable[..., Any]:
-        """The compiled call whose plans leave room for at least these bytes, and hardly more."""
-        most = standing.total + standing.total // 100
-        fitting = [known for known in self._compiled_by_standing if standing.total <= known.total <= most]
-        if fitting:
-            return self._compiled_by_standing[min(fitting, key=lambda known: known.total)]
-        backend = _Backend(self._options, standing)
-        # a frame of its own: Dynamo skips those of torch.nn, so a bare nn.Sequential would not be compiled at all
-        call = wrap_inline(self._model._call_impl)
-        compiled = torch.compile(call, backend=backend, fullgraph=True, dynamic=False)
-        self._compiled_by_standing[standing] = compiled
-        return compiled
+        return raiser(error)
 
 
 class _Backend:
@@ -228,6 +198,7 @@ class _Backend:
         kinds = input_kinds_of(module)
         step = _Step(self._options, self._standing, kinds)
         try:
+            refuse_unplannable_inputs(module)
             return trace_with_aot(
                 module,
                 example_inputs,
@@ -237,7 +208,7 @@ class _Backend:
                 compile_inference=step.compile_inference,
             )
         except LowtideError as error:
-            return _raiser(error)
+            return raiser(error)
 
 
 class _Step:
@@ -269,7 +240,7 @@ class _Step:
             peak_bytes=compilation.planned_peak_bytes,
             retained_peak_bytes=retained + beside,
             budget_bytes=compilation.budget_bytes,
-            num_outputs=num_fwd_outputs,
+            watched=watched_results(capture, modules.saved),
         )
         return modules.forward, modules.backward
 
@@ -390,6 +361,18 @@ def _standing_of_graph(module: fx.GraphModule) -> StandingBytes:
     )
 
 
+def _warn_last_plan() -> None:
+    """Warn where Dynamo will not ask for another plan: it runs further shapes of this function without one."""
+    compiling = torch._guards.CompileContext.current_compile_id()
+    num_compilations = 0 if compiling is None else (compiling.frame_compile_id or 0) + 1
+    if num_compilations >= torch._dynamo.config.recompile_limit:
+        _LOG.warning(
+            "this is compilation %d of the same code, Dynamo's limit: further input shapes run without a plan, in "
+            "no budget; raise torch._dynamo.config.recompile_limit, or use lowtide.compile, which has no such limit",
+            num_compilations,
+        )
+
+
 def _refuse_partial_frame() -> None:
     """Refuse a graph that Dynamo broke or resumed: the rest of the model would run outside the plan."""
     import sys
@@ -413,7 +396,7 @@ def _refuse_partial_frame() -> None:
             return
 
 
-def _raiser(error: LowtideError) -> Callable[..., Any]:
+def raiser(error: LowtideError) -> Callable[..., Any]:
     """A compiled function that raises: an exception inside a backend would reach the caller in another's clothes."""
 
     def refuse(*_: object, **__: object) -> Any:
@@ -457,10 +440,12 @@ def read_options(
     if unknown:
         raise InputError(f"unknown option {unknown[0]!r} of backend='lowtide': use budget, counts, costs")
     counts, costs = options.get("counts", Counts.DEVICE), options.get("costs", CostMode.PROFILED)
-    if counts not in set(Counts):
+    if not isinstance(counts, str) or counts not in set(Counts):
         raise InputError(f"counts {counts!r} must be 'device' (all of the model) or 'compiled' (the compiled step)")
-    if costs not in set(CostMode):
+    if not isinstance(costs, str) or costs not in set(CostMode):
         raise InputError(f"costs {costs!r} must be 'profiled' or 'estimated'")
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise InputError(f"optimizer is a {type(optimizer).__name__}, not a torch.optim.Optimizer: pass the object")
     _check_budget_text(options["budget"])
     return CompileOptions(
         budget=options["budget"],

@@ -6,20 +6,25 @@ this are let through where they fit all the same, and refused before they alloca
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from lowtide.errors import BudgetOverrun
+from lowtide.errors import BudgetOverrun, CompileError
+from lowtide.importers.torch_joint import JointCapture
 from lowtide.ir import Compute
 from lowtide.referee import VerifiedPlan
 from lowtide.units import format_bytes
 
-__all__ = ["StepGuard", "retained_peak_bytes"]
+__all__ = ["StepGuard", "retained_peak_bytes", "watched_results"]
 
 _SMALLEST_WATCHED_BYTES = 4096
+_FRAMES_ABOVE_BACKWARD = 24
 
 
 def retained_peak_bytes(verified: VerifiedPlan, boundary_name: str, saved: frozenset[str]) -> int:
@@ -45,6 +50,30 @@ def retained_peak_bytes(verified: VerifiedPlan, boundary_name: str, saved: froze
     return peak
 
 
+def watched_results(capture: JointCapture, saved: Sequence[str]) -> Mapping[int, int]:
+    """Which of forward's results stay resident only for backward: what it saves of its own making.
+
+    Args:
+        capture: The joint graph.
+        saved: Names of the values that forward saves, in their order behind its outputs.
+
+    Returns:
+        Bytes by the position of a result; of each storage once, without inputs, outputs and small change.
+    """
+    graph, value_by_fx_node = capture.imported.graph, capture.imported.value_by_fx_node
+    outputs = (value_by_fx_node.get(node) for node in capture.forward_outputs if isinstance(node, fx.Node))
+    seen = {graph.base_by_value[value] for value in outputs if value is not None}
+    seen |= {graph_input.name for graph_input in graph.inputs}
+    watched = {}
+    for position, value in enumerate(saved, start=len(capture.forward_outputs)):
+        base = graph.base_by_value[value]
+        size_bytes = graph.value_by_name[base].size_bytes
+        if base not in seen and size_bytes >= _SMALLEST_WATCHED_BYTES:
+            watched[position] = size_bytes
+        seen.add(base)
+    return watched
+
+
 class StepGuard:
     """Watches the forward and backward of one plan.
 
@@ -52,14 +81,16 @@ class StepGuard:
         peak_bytes: Planned peak, counted as the budget is.
         retained_peak_bytes: Peak if backward freed no saved value, counted likewise.
         budget_bytes: What is allowed.
-        num_outputs: How many of forward's results come before the saved values.
+        watched: Bytes of each of forward's results that stays resident only for backward, by its position.
     """
 
-    def __init__(self, *, peak_bytes: int, retained_peak_bytes: int, budget_bytes: int, num_outputs: int) -> None:
+    def __init__(
+        self, *, peak_bytes: int, retained_peak_bytes: int, budget_bytes: int, watched: Mapping[int, int]
+    ) -> None:
         self._peak_bytes = peak_bytes
         self._retained_peak_bytes = retained_peak_bytes
         self._budget_bytes = budget_bytes
-        self._num_outputs = num_outputs
+        self._watched = tuple(watched.items())
         self._saved: list[tuple[StorageWeakRef, int]] = []
 
     def forward(self, run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -67,10 +98,10 @@ class StepGuard:
 
         def guarded(arguments: list[Any]) -> Any:
             self._refuse_overlap()
-            given = {_storage_key(argument) for argument in arguments if isinstance(argument, torch.Tensor)}
             results = run(arguments)
-            given |= {_storage_key(result) for result in results[: self._num_outputs] if _is_tensor(result)}
-            self._watch(results[self._num_outputs :], given)
+            for position, size_bytes in self._watched:
+                storage = results[position].untyped_storage()
+                self._saved.append((StorageWeakRef(storage), size_bytes))  # type: ignore[no-untyped-call]
             return results
 
         guarded._boxed_call = True  # type: ignore[attr-defined]  # how AOTAutograd knows
@@ -81,6 +112,11 @@ class StepGuard:
 
         def guarded(arguments: list[Any]) -> Any:
             keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph()
+            if keeps_graph and _creates_graph():
+                raise CompileError(
+                    "backward(create_graph=True) asks for second derivatives, which a compiled model does not have: "
+                    "leave create_graph out, or use the model without lowtide.compile for them"
+                )
             if keeps_graph and self._retained_peak_bytes > self._budget_bytes:
                 raise BudgetOverrun(
                     f"backward(retain_graph=True) keeps all saved values, which takes "
@@ -106,20 +142,12 @@ class StepGuard:
                 budget_bytes=self._budget_bytes,
             )
 
-    def _watch(self, saved: list[Any], given: set[int]) -> None:
-        storages = {}
-        for tensor in saved:
-            if _is_tensor(tensor) and _storage_key(tensor) not in given:
-                storage = tensor.untyped_storage()
-                if storage.nbytes() >= _SMALLEST_WATCHED_BYTES:
-                    storages[storage._cdata] = storage
-        for storage in storages.values():
-            self._saved.append((StorageWeakRef(storage), storage.nbytes()))  # type: ignore[no-untyped-call]
 
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
-def _storage_key(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+def _creates_graph() -> bool:
+    """Whether autograd runs this backward with ``create_graph=True``: AOTAutograd then calls it from a node."""
+    frame: types.FrameType | None = sys._getframe()
+    for _ in range(_FRAMES_ABOVE_BACKWARD):
+        frame = frame.f_back if frame is not None else None
+        if frame is not None and "CompiledFunctionBackward" in frame.f_code.co_qualname:
+            return True
+    return False

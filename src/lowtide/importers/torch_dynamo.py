@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import re
-import traceback
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,55 +15,80 @@ import torch
 import torch._dynamo
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from lowtide.errors import CompileError, LowtideError
 from lowtide.importers.torch_eager_dropout import eager_dropout
 from lowtide.ir import InputKind
 
-__all__ = ["compile_settings", "explain", "input_kinds_of", "trace_with_aot"]
+__all__ = [
+    "compile_settings",
+    "explain",
+    "input_kinds_of",
+    "refuse_unplannable_inputs",
+    "trace_with_aot",
+    "user_place",
+]
 
 _MANY_SHAPES = 2**20
+_PLAIN_TENSORS = (torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+_BETTER_ADVICE = {
+    "allow_rnn": "write the recurrence as a loop over torch ops",
+    "trace_numpy": "use torch ops instead of NumPy",
+}
+"""What to do instead of changing a setting of Dynamo, by a word of that setting."""
 _PARAMETER_SOURCE = re.compile(r"\._parameters\[")
 _BUFFER_SOURCE = re.compile(r"\._buffers\[")
 
 
 @contextlib.contextmanager
 def compile_settings() -> Iterator[None]:
-    """Dynamo's and AOTAutograd's settings for a call that must not fall back to eager.
+    """Dynamo's and AOTAutograd's settings for a call that must not fall back to eager, nor differ from it.
 
-    Every concrete shape is compiled, however many there are; logging calls are left out of the graph (Hugging Face
-    warns from inside ``forward``).
+    Every concrete shape is compiled, however many there are. Logging calls are left out of the graph (Hugging Face
+    warns from inside ``forward``). NumPy in a model ends the graph: as Dynamo traces it, bits would differ.
     """
-    # functions that are inspected by name, so that transformers need not be imported
-    ignored = _logging_functions()
     dynamo = torch._dynamo.config
-    with (
-        dynamo.patch(
-            recompile_limit=_MANY_SHAPES,
-            accumulated_recompile_limit=_MANY_SHAPES,
-            fail_on_recompile_limit_hit=True,
-            suppress_errors=False,
-            ignore_logging_functions=set(dynamo.ignore_logging_functions) | ignored,
-        ),
-        torch._functorch.config.patch(donated_buffer=False, enable_autograd_cache=False),
-    ):
+    has_transformers = "transformers.utils.logging" in sys.modules
+    changes = _settings(frozenset(dynamo.ignore_logging_functions), has_transformers=has_transformers)
+    reverts = [change() for change in changes]
+    try:
         yield
+    finally:
+        for revert in reverts:
+            revert()
 
 
-def _logging_functions() -> set[Any]:
-    import logging
-    import sys
+@functools.lru_cache(maxsize=8)
+def _settings(ignored: frozenset[Any], *, has_transformers: bool) -> tuple[Callable[[], Callable[[], None]], ...]:
+    """What applies the settings, made once: they are applied at every call of a model."""
+    functions = _transformers_logging_functions() if has_transformers else frozenset()
+    dynamo = torch._dynamo.config._make_closure_patcher(
+        recompile_limit=_MANY_SHAPES,
+        accumulated_recompile_limit=_MANY_SHAPES,
+        fail_on_recompile_limit_hit=True,
+        suppress_errors=False,
+        trace_numpy=False,
+        ignore_logging_functions=set(ignored | _logging_functions() | functions),
+    )
+    functorch = torch._functorch.config._make_closure_patcher(  # type: ignore[attr-defined]
+        donated_buffer=False, enable_autograd_cache=False
+    )
+    return dynamo, functorch
 
-    functions: set[Any] = {warnings.warn, logging.Logger.warning, logging.Logger.info, logging.Logger.debug}
-    functions |= {logging.warning, logging.info, logging.debug}
-    for name in ("warning_once", "warning_advice", "info_once"):
-        function = getattr(logging.Logger, name, None)  # transformers adds these
-        if function is not None:
-            functions.add(function)
-    transformers_logging = sys.modules.get("transformers.utils.logging")
-    if transformers_logging is not None:
-        functions |= {transformers_logging.warning_once, transformers_logging.warning_advice}
-    return functions
+
+def _logging_functions() -> frozenset[Any]:
+    levels = {logging.Logger.warning, logging.Logger.info, logging.Logger.debug}
+    return frozenset({warnings.warn, logging.warning, logging.info, logging.debug} | levels)
+
+
+def _transformers_logging_functions() -> frozenset[Any]:
+    """Those of Hugging Face, which it adds to ``logging.Logger``; nothing of it is imported for them."""
+    module = sys.modules["transformers.utils.logging"]
+    names = ("warning_once", "warning_advice", "info_once")
+    found = (getattr(owner, name, None) for owner in (module, logging.Logger) for name in names)
+    return frozenset(function for function in found if function is not None)
 
 
 def trace_with_aot(
@@ -120,27 +147,78 @@ def explain(error: BaseException) -> LowtideError | None:
         if isinstance(cause, LowtideError):
             return cause
         cause = getattr(cause, "inner_exception", None) or cause.__cause__
-    if isinstance(error, torch._dynamo.exc.Unsupported):
-        return CompileError(f"cannot compile the whole model: {_refusal(error)}")
-    if isinstance(error, torch._dynamo.exc.FailOnRecompileLimitHit):
-        return CompileError(f"cannot compile one more input shape: {_first_line(str(error))}")
+    exc = torch._dynamo.exc
+    match error:
+        case exc.Unsupported():
+            return CompileError(f"cannot compile the whole model: {_refusal(error)}")
+        case exc.FailOnRecompileLimitHit():
+            return CompileError(f"cannot compile one more input shape: {_first_line(str(error))}")
+        case exc.TorchRuntimeError():
+            reason = re.search(r"got (?P<text>\w+\(.+)", str(error))
+            text = reason["text"] if reason else _first_line(str(error))
+            return CompileError(f"the model fails on these inputs: {text}{_place_in(str(error))}")
+        case exc.BackendCompilerFailed():
+            inner = error.inner_exception
+            text = f"{type(inner).__name__}: {_first_line(str(inner))}"
+            return CompileError(f"cannot compile the whole model: {text}{_place_in(str(error))}")
+        case RuntimeError() if "found no compiled frames" in str(error):
+            return CompileError(
+                "nothing of the model was compiled: it runs no tensor op, or its forward is disabled for Dynamo"
+            )
     return None
+
+
+def user_place(stack_trace: str | None) -> str:
+    """Where in the user's code an op comes from, as words to put behind it; empty where unknown.
+
+    Args:
+        stack_trace: Of an fx node, ``node.meta["stack_trace"]``.
+    """
+    return _place_in(stack_trace or "")
+
+
+def refuse_unplannable_inputs(module: fx.GraphModule) -> None:
+    """Refuse what AOTAutograd would trace, but not run.
+
+    Args:
+        module: What Dynamo hands to a backend.
+
+    Raises:
+        CompileError: An input is of a subclass of Tensor that torch cannot take apart.
+    """
+    for placeholder in module.graph.find_nodes(op="placeholder"):
+        value = getattr(placeholder.meta.get("grapharg"), "example", None)
+        is_plain = type(value) is torch.Tensor or isinstance(value, _PLAIN_TENSORS)
+        can_take_apart: bool = is_traceable_wrapper_subclass(value)
+        if isinstance(value, torch.Tensor) and not is_plain and not can_take_apart:
+            raise CompileError(
+                f"input {placeholder.name} is a {type(value).__name__}, a subclass of Tensor that torch.compile cannot "
+                "take apart: pass x.as_subclass(torch.Tensor)"
+            )
 
 
 def _refusal(error: torch._dynamo.exc.Unsupported) -> str:
     text = str(error)
     explanation = re.search(r"Explanation: (?P<text>[^\n]+)", text)
-    place = re.findall(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>[^\n]+)', text)
     hint = re.search(r"Hint: (?P<text>[^\n]+)", text)
-    parts = [explanation["text"].rstrip(".") if explanation else _first_line(text).rstrip(".")]
-    if place:
-        file, line, function, code = place[-1]
-        parts.append(f"at {file}:{line} in {function}: {code.strip()}")
-    elif error.real_stack:
-        frame: traceback.FrameSummary = error.real_stack[-1]
-        parts.append(f"at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}")
+    reason = explanation["text"].rstrip(".") if explanation else _first_line(text).rstrip(".")
+    place = _place_in(text)
+    if not place and error.real_stack:
+        frame = error.real_stack[-1]
+        place = f" at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
     advice = hint["text"].rstrip(".") if hint else "change that line"
-    return f"{' '.join(parts)} ({advice}; or compile a submodule that does without)"
+    for setting, better in _BETTER_ADVICE.items():
+        advice = better if setting in advice else advice
+    return f"{reason}{place} ({advice}; or compile a submodule that does without)"
+
+
+def _place_in(text: str) -> str:
+    """The innermost place that a traceback in a text names."""
+    found = re.findall(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>[^\n]+)', text)
+    if not found:
+        return ""
+    file, line, function, code = found[-1]
+    return f" at {file}:{line} in {function}: {code.strip()}"
 
 
 def _first_line(text: str) -> str:

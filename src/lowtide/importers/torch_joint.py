@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from lowtide.errors import CompileError
 from lowtide.importers.torch_costs import CostCache, CostMode, cost_nodes, default_cost_cache
-from lowtide.importers.torch_dynamo import compile_settings, explain, input_kinds_of, trace_with_aot
+from lowtide.importers.torch_dynamo import compile_settings, explain, input_kinds_of, trace_with_aot, user_place
 from lowtide.importers.torch_graph import FxImport, Split, graph_from_fx
 from lowtide.importers.torch_prepare import drop_noops
 from lowtide.ir import Graph, InputKind
@@ -275,8 +275,14 @@ def _refuse_symbols_and_collectives(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
             raise CompileError(
-                f"the graph has a symbolic size ({node.name} = {node.meta['val']}): lowtide plans concrete shapes "
-                "only, compile with dynamic=False and without ops whose output shape depends on data"
+                f"the graph has a symbolic size ({node.name} = {node.meta['val']})"
+                f"{user_place(node.meta.get('stack_trace'))}: lowtide plans concrete shapes only, compile with "
+                "dynamic=False and without ops whose output shape depends on data"
+            )
+        if node.target is torch.ops.aten.mkldnn_rnn_layer.default:
+            raise CompileError(
+                f"a recurrent layer{user_place(node.meta.get('stack_trace'))} is one op that leaves out results: write "
+                "the recurrence as a loop over torch ops, or compile a submodule that does without"
             )
         if "c10d" in str(node.target):
             raise CompileError(

@@ -10,7 +10,7 @@ from lowtide.errors import InputError
 from lowtide.ir import Graph, Incumbent, Scope
 from lowtide.planners.protocol import Planner, PlanRequest
 
-__all__ = ["ProgressCallback", "StopCallback", "build_request", "choose_planner"]
+__all__ = ["ProgressCallback", "StopCallback", "build_request", "check_limits", "choose_planner"]
 
 ProgressCallback: TypeAlias = Callable[[Incumbent], None]
 """Told of every better plan or bound."""
@@ -49,8 +49,7 @@ def build_request(
     Raises:
         InputError: An option is out of range.
     """
-    if time_limit_seconds is not None and not 0 < time_limit_seconds < float("inf"):
-        raise InputError(f"time limit {time_limit_seconds} must be a number of seconds above 0")
+    check_limits(time_limit_seconds=time_limit_seconds, seed=seed)
     return PlanRequest(
         graph=graph,
         budget_bytes=0,
@@ -58,12 +57,24 @@ def build_request(
         scope=Scope(
             order="fixed", max_copies=None if max_copies is None else _check_whole("max_copies", max_copies, smallest=1)
         ),
-        seed=_check_whole("seed", seed, smallest=0),
+        seed=seed,
         threads=_check_whole("threads", _num_usable_cores() if threads is None else threads, smallest=1),
         time_limit_seconds=time_limit_seconds,
         on_progress=on_progress,
         should_stop=should_stop,
     )
+
+
+def check_limits(*, time_limit_seconds: float | None, seed: int) -> None:
+    """Check what can be checked before there is a graph.
+
+    Raises:
+        InputError: An option is out of range.
+    """
+    limit: object = time_limit_seconds
+    if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
+        raise InputError(f"time limit {time_limit_seconds!r} must be a number of seconds above 0")
+    _check_whole("seed", seed, smallest=0)
 
 
 def _check_whole(name: str, number: object, *, smallest: int) -> int:

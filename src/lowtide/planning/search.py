@@ -17,7 +17,6 @@ from lowtide.ir.serde import graph_sha256
 from lowtide.planners.protocol import Planner, PlanRequest, Proposal
 from lowtide.planning.facts import Facts
 from lowtide.planning.failures import PlannerFailed
-from lowtide.planning.words import log_result
 from lowtide.referee import Replay, VerifiedPlan, check_plan, replay
 from lowtide.units import Bytes, format_bytes
 
@@ -153,7 +152,7 @@ class Search:
         """Have the referee check the whole plan, and put the figures together."""
         facts, replayed = self.facts, attempt.replayed
         verified = self._checked_plan(attempt) if attempt.fits else None
-        result = PlanResult(
+        return PlanResult(
             status=attempt.status,
             plan=None if verified is None else verified.plan,
             scope=attempt.scope,
@@ -168,8 +167,6 @@ class Search:
             lower_bound_duration=attempt.lower_bound_duration,
             solve_seconds=time.perf_counter() - self.started,
         )
-        log_result(result)
-        return result
 
     def _checked_plan(self, attempt: Attempt) -> VerifiedPlan:
         graph, request = self.request.graph, self.request
