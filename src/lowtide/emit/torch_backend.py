@@ -50,6 +50,10 @@ _MARGIN_BYTES = 64 * 1024
 _MARGIN_BYTES_PER_NODE = 512
 """Room for what no plan sees: Python's and torch's objects around each tensor, autograd's nodes (measured)."""
 
+_MOST_HELD_BY_LOSS_BYTES = 1024 * 1024
+"""Most room for what a loss outside of the model holds until it is dropped: mse_loss keeps a storage of the size of its
+input behind its scalar. What larger outputs leave there is the caller's."""
+
 
 GraphPlanning: TypeAlias = Callable[[Graph, int], tuple[PlanResult, VerifiedPlan]]
 """Plans a graph within bytes, or raises a PlanningError; ``lowtide.api`` passes one in."""
@@ -267,7 +271,7 @@ class _Step:
         beside = self._standing.total - input_bytes  # from a peak of the graph to a peak as the budget counts
         baseline_peak_bytes = baseline(graph).peak_bytes + beside
         budget_bytes = parse_budget(self._options.budget, baseline_peak_bytes=baseline_peak_bytes)
-        margin_bytes = _MARGIN_BYTES + _MARGIN_BYTES_PER_NODE * len(graph.nodes)
+        margin_bytes = _margin_bytes(graph)
         try:
             result, verified = self._options.plan_graph(graph, budget_bytes - beside - margin_bytes)
         except PlanningError as error:
@@ -288,6 +292,12 @@ class _Step:
         _last = compilation
         _log_compilation(compilation)
         return compilation
+
+
+def _margin_bytes(graph: Graph) -> int:
+    loss_bytes = 0 if graph.boundary is None else graph.boundary.workspace_bytes // 2
+    objects_bytes = _MARGIN_BYTES + _MARGIN_BYTES_PER_NODE * len(graph.nodes)
+    return objects_bytes + min(loss_bytes, _MOST_HELD_BY_LOSS_BYTES)
 
 
 def _in_budget_terms(error: PlanningError, budget_bytes: int, beside: int, standing: StandingBytes) -> PlanningError:
