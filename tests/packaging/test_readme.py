@@ -1,0 +1,101 @@
+"""README tells the truth: its Python and its commands run as they stand, its tables are what the program says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lowtide.cli.doctor import SUPPORT_TABLE
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SENTENCE = (
+    "lowtide trains and runs neural networks within a memory budget given in bytes: it recomputes tensors instead of "
+    "keeping them, and the result is the same to the bit."
+)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def shell_lines() -> list[str]:
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    return [re.sub(r"\s+#.*$", "", line) for line in lines if line.strip()]
+
+
+def run(command: list[str], *, folder: Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path, "LOWTIDE_CACHE": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+
+
+def test_first_screen() -> None:
+    assert SENTENCE in README.replace("\n", " ")
+    assert shell_lines()[:2] == ["make demo", "make test"]
+    assert README.index("make demo") < README.index("```python")
+
+
+@pytest.mark.slow
+def test_python_runs_as_it_stands(tmp_path: Path) -> None:
+    assert len(blocks("python")) == 3
+    (tmp_path / "readme.py").write_text("\n".join(blocks("python")), encoding="utf-8")
+    done = run([sys.executable, "readme.py"], folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "% longer" in done.stdout
+
+
+@pytest.mark.slow
+def test_lowtide_commands_run_as_they_stand(tmp_path: Path) -> None:
+    commands = [line for line in shell_lines() if line.startswith("lowtide ")]
+    assert {command.split()[1] for command in commands} == {"capture", "plan", "verify", "doctor"}
+    for command in commands:
+        done = run(["bash", "-c", command], folder=tmp_path)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def test_other_commands_name_what_exists() -> None:
+    """The rest is too slow to run here (make test runs this test, pip has a test of its own): its targets exist."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for line in (line for line in shell_lines() if not line.startswith("lowtide ")):
+        words = shlex.split(line)
+        if words[0] == "make":
+            assert set(words[1:]) <= targets
+        else:
+            assert words == ["pip", "install", ".[torch]"]
+            assert "\ntorch = [" in project
+
+
+def test_links_lead_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / link).exists(), link
+
+
+def test_support_table_is_that_of_doctor() -> None:
+    rows = [(row.device, row.system, row.torch, row.compile, row.budget) for row in SUPPORT_TABLE]
+    header = ("device", "system", "torch", "compile", "budget")
+    table = "".join(f"| {' | '.join(cells)} |\n" for cells in (header, ("---",) * 5, *rows))
+    assert f"<!-- support: begin -->\n{table}<!-- support: end -->\n" in README
+
+
+def test_measured_figures_are_those_of_the_result_file() -> None:
+    done = run([sys.executable, "-m", "benchmarks.training.report", "--check"], folder=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_picture_is_small() -> None:
+    assert (ROOT / "docs" / "images" / "memory.png").stat().st_size < 100_000
