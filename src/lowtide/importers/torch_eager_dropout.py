@@ -143,9 +143,9 @@ def eager_dropout() -> Iterator[None]:
             op._dispatch_cache.clear()
         yield
     finally:
-        for op, kernels in previous.items():
+        for op, python_kernels in previous.items():
             op.py_kernels.clear()
-            op.py_kernels.update(kernels)
+            op.py_kernels.update(python_kernels)
             op._dispatch_cache.clear()
 
 
