@@ -26,6 +26,7 @@ def main() -> int:
     """Run every model's course in a process of its own."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
     parser.add_argument("--model", action="append", metavar="NAME", help="of lowtide.models; repeat it; default: all")
+    parser.add_argument("--peer", action="append", metavar="NAME", help="beside eager; repeat it; default: all")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="timed steps of each contender (default 5)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of torch (default 1)")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
@@ -34,7 +35,8 @@ def main() -> int:
     lines: list[dict[str, Any]] = [describe_run(options)]
     for model in options.model or MODELS:
         started = time.perf_counter()
-        course = {"num_rounds": options.rounds, "num_threads": options.threads, "seed": options.seed}
+        course: dict[str, Any] = {"num_rounds": options.rounds, "num_threads": options.threads, "seed": options.seed}
+        course["peers"] = options.peer
         answer = measure_in_subprocess(
             "benchmarks.training.course:run_course",
             kwargs={"model": model, **course},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,7 +24,9 @@ AT_CHECKPOINT_PEAK = "at checkpoint's peak"
 _NUM_STEPS = 3
 
 
-def run_course(*, model: str, num_rounds: int, num_threads: int, seed: int) -> dict[str, Any]:
+def run_course(
+    *, model: str, num_rounds: int, num_threads: int, seed: int, peers: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Runs in a child of ``measure_in_subprocess``.
 
     Args:
@@ -32,6 +34,7 @@ def run_course(*, model: str, num_rounds: int, num_threads: int, seed: int) -> d
         num_rounds: How many steps of each contender are timed.
         num_threads: Threads of torch.
         seed: Of torch's generator before the first step, and of the order within a round.
+        peers: Names of the peers to measure beside eager; None for all.
 
     Returns:
         ``{"records": [...]}``, as the result files hold them.
@@ -48,12 +51,15 @@ def run_course(*, model: str, num_rounds: int, num_threads: int, seed: int) -> d
             contenders.append(contender)
         return contender
 
-    for peer in PEERS:
+    chosen = [peer for peer in PEERS if peers is None or peer.name in (EAGER.name, *peers)]
+    checkpoint_peak_bytes = None
+    for peer in chosen:
         for setting in peer.settings():
             trained = add(setting)
             if isinstance(peer, CheckpointPerBlock) and trained is not None:
                 checkpoint_peak_bytes = trained.peak_bytes()
-    add(LOWTIDE.setting(f"{checkpoint_peak_bytes} B", label=AT_CHECKPOINT_PEAK))
+    if LOWTIDE in chosen and checkpoint_peak_bytes is not None:
+        add(LOWTIDE.setting(f"{checkpoint_peak_bytes} B", label=AT_CHECKPOINT_PEAK))
     records += _time(model, contenders, num_rounds=num_rounds, shuffle=random.Random(seed).shuffle)
     return {"records": records}
 

@@ -218,8 +218,8 @@ def _describe_run(run: dict[str, Any]) -> list[str]:
         ),
         (
             f"- Time: CPU time of forward, loss and backward relative to eager. {run['num_rounds']} rounds, in each of "
-            "which every contender takes one step in random order and eager three; median of the rounds' ratios, smallest "
-            "and largest in brackets."
+            "which every contender takes one step in random order and eager three; median of the rounds' ratios, "
+            "smallest and largest in brackets."
         ),
         "- Bits: loss, gradients, weights, buffers and RNG state of three optimizer steps against eager's.",
     ]
