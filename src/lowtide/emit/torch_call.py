@@ -23,6 +23,8 @@ __all__ = ["BackendFor", "PlannedCall", "refuse_active_ddp", "refuse_distributed
 
 _LOG = logging.getLogger("lowtide")
 _MARK = "_lowtide"
+_SMALL_CHANGE_BYTES = 16 * 1024
+"""By how much the bytes beside a step may fall without a new plan, where a hundredth of them is less."""
 _DISTRIBUTED = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"})
 
 BackendFor: TypeAlias = Callable[[StandingBytes], Callable[..., Any]]
@@ -89,7 +91,7 @@ class PlannedCall:
         known = self._compiled_by_standing.get(standing)
         if known is not None:
             return known
-        most = standing.total + standing.total // 100
+        most = standing.total + max(standing.total // 100, _SMALL_CHANGE_BYTES)
         with self._lock:
             fitting = [known for known in self._compiled_by_standing if standing.total <= known.total <= most]
             if fitting:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from lowtide import errors
 from lowtide.errors import CompileError, LowtideError
 from lowtide.importers.torch_eager_dropout import eager_dropout
 from lowtide.ir import InputKind
@@ -38,6 +41,7 @@ _BETTER_ADVICE = {
     "trace_numpy": "use torch ops instead of NumPy",
 }
 """What to do instead of changing a setting of Dynamo, by a word of that setting."""
+_NOT_THE_USERS = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, errors.__file__))
 _PARAMETER_SOURCE = re.compile(r"\._parameters\[")
 _BUFFER_SOURCE = re.compile(r"\._buffers\[")
 
@@ -47,7 +51,8 @@ def compile_settings() -> Iterator[None]:
     """Dynamo's and AOTAutograd's settings for a call that must not fall back to eager, nor differ from it.
 
     Every concrete shape is compiled, however many there are. Logging calls are left out of the graph (Hugging Face
-    warns from inside ``forward``). NumPy in a model ends the graph: as Dynamo traces it, bits would differ.
+    warns from inside ``forward``). NumPy and recurrent layers end the graph: as Dynamo traces them, bits
+    would differ.
     """
     dynamo = torch._dynamo.config
     has_transformers = "transformers.utils.logging" in sys.modules
@@ -70,6 +75,7 @@ def _settings(ignored: frozenset[Any], *, has_transformers: bool) -> tuple[Calla
         fail_on_recompile_limit_hit=True,
         suppress_errors=False,
         trace_numpy=False,
+        allow_rnn=False,
         ignore_logging_functions=set(ignored | _logging_functions() | functions),
     )
     functorch = torch._functorch.config._make_closure_patcher(  # type: ignore[attr-defined]
@@ -212,12 +218,16 @@ def _refusal(error: torch._dynamo.exc.Unsupported) -> str:
     return f"{reason}{place} ({advice}; or compile a submodule that does without)"
 
 
+def _is_ours(file: str) -> bool:
+    return file.startswith(_NOT_THE_USERS)
+
+
 def _place_in(text: str) -> str:
-    """The innermost place that a traceback in a text names."""
+    """The innermost place that a traceback in a text names, outside of torch and lowtide where there is one."""
     found = re.findall(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>[^\n]+)', text)
     if not found:
         return ""
-    file, line, function, code = found[-1]
+    file, line, function, code = next((place for place in reversed(found) if not _is_ours(place[0])), found[-1])
     return f" at {file}:{line} in {function}: {code.strip()}"
 
 
