@@ -202,7 +202,7 @@ def _train_in_child(model: str, budgets: Sequence[str]) -> dict[str, Any]:
 def _print_outcomes(outcomes: list[_Outcome]) -> None:
     print_text()
     print_table(
-        ("model", "plain\npeak", "budget", "", "peak", "plain\nstep", "step", "TDI", "bit-\nequal"),
+        ("model", "plain\npeak", "", "budget", "peak", "plain\nstep", "step", "bit-\nequal"),
         [
             (
                 outcome.model,
@@ -212,18 +212,16 @@ def _print_outcomes(outcomes: list[_Outcome]) -> None:
                 format_bytes(outcome.peak_bytes),
                 f"{_step_seconds(outcome.plain):.2f} s",
                 f"{_step_seconds(outcome.planned):.2f} s",
-                f"{outcome.report['tdi_percent']:.1f} %",
                 _describe_bits(outcome),
             )
             for outcome in outcomes
         ],
-        right=range(1, 8),
+        right=range(1, 7),
     )
     print_text()
     print_text(
         "peak: most bytes from malloc during forward, loss and backward, counted from outside by a preloaded meter. "
-        f"step: CPU seconds of the same, median of {_NUM_STEPS - 1}, one thread; TDI: how much longer it is planned "
-        f"to take. bit-equal: loss, gradients, weights, buffers and RNG state of {count_of(_NUM_STEPS, 'step')}, "
+        f"step: CPU seconds of the same, median of {_NUM_STEPS - 1}, one thread. bit-equal: loss, gradients, weights, buffers and RNG state of {count_of(_NUM_STEPS, 'step')}, "
         "against plain PyTorch."
     )
 
