@@ -16,7 +16,7 @@ pytest.importorskip("transformers", reason="compiles models of transformers")
 
 import lowtide  # noqa: E402
 from lowtide.measure.numerics import Difference, compare_tensors  # noqa: E402
-from lowtide.measure.torch_training import TrainingRun, compare_results, compare_with_plain, run_training  # noqa: E402
+from lowtide.measure.torch_training import TrainingRun, compare_with_plain  # noqa: E402
 
 pytest.MonkeyPatch().syspath_prepend(str(Path(__file__).parent))
 
