@@ -147,12 +147,12 @@ def report_compilation() -> dict[str, Any]:
     planned_curve = curve_of(
         graph, plan.steps, compilation.verified.replay, duration=plan.duration, num_pieces=_NUM_PIECES
     )
+    beside = compilation.planned_peak_bytes - plan.peak_bytes  # from bytes of the graph to bytes as the budget counts
     return {
         **compilation.as_dict(),
-        "plan_budget_bytes": plan.budget_bytes,
         "plan_seconds": plan.duration / 1e9,
-        "plain_curve": list(plain_curve.peak_bytes),
-        "planned_curve": list(planned_curve.peak_bytes),
+        "plain_curve": [max(0, held + beside) for held in plain_curve.peak_bytes],
+        "planned_curve": [max(0, held + beside) for held in planned_curve.peak_bytes],
     }
 
 
@@ -221,8 +221,8 @@ def _print_outcomes(outcomes: list[_Outcome]) -> None:
     print_text()
     print_text(
         "peak: most bytes from malloc during forward, loss and backward, counted from outside by a preloaded meter. "
-        f"step: CPU seconds of the same, median of {_NUM_STEPS - 1}, one thread. bit-equal: loss, gradients, weights, buffers and RNG state of {count_of(_NUM_STEPS, 'step')}, "
-        "against plain PyTorch."
+        f"step: CPU seconds of the same, median of {_NUM_STEPS - 1}, one thread. bit-equal: loss, gradients, "
+        f"weights, buffers and RNG state of {count_of(_NUM_STEPS, 'step')}, against plain PyTorch."
     )
 
 
@@ -231,7 +231,7 @@ def _print_picture(outcome: _Outcome) -> None:
     print_text()
     print_text(f"{outcome.model}: memory over one training step as planned (█) and without a plan (░)")
     plain, planned = Curve(tuple(report["plain_curve"])), Curve(tuple(report["planned_curve"]))
-    for line in draw_curves(plain, planned, budget_bytes=report["plan_budget_bytes"]):
+    for line in draw_curves(plain, planned, budget_bytes=outcome.budget_bytes):
         print_line(line)
 
 
@@ -245,7 +245,7 @@ def _panel_of(outcome: _Outcome) -> CurvesPanel:
         seconds=[report["plan_seconds"] * piece / (_NUM_PIECES - 1) for piece in range(_NUM_PIECES)],
         plain_bytes=plain_bytes,
         planned_bytes=report["planned_curve"],
-        budget_bytes=report["plan_budget_bytes"],
+        budget_bytes=outcome.budget_bytes,
     )
 
 

@@ -66,8 +66,17 @@ def _draw_panel(axes: Any, panel: CurvesPanel, *, is_first: bool) -> None:
         axes.fill_between(seconds, mib, color=color, alpha=alpha, linewidth=0)
         axes.plot(seconds, mib, color=color, linewidth=1.4)
     top_mib = max(panel.plain_bytes) / _MIB
-    axes.axhline(panel.budget_bytes / _MIB, color=_TEXT, linewidth=1.2, linestyle=(0, (4, 2)))
-    axes.set_ylim(0, top_mib * 1.24)
+    line = axes.axhline(panel.budget_bytes / _MIB, color=_TEXT, linewidth=1.2, linestyle=(0, (4, 2)))
+    axes.legend(
+        [line],
+        [f"budget {format_bytes(panel.budget_bytes)}"],
+        loc="upper right",
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=_TEXT,
+        borderaxespad=0,
+    )
+    axes.set_ylim(0, top_mib * 1.3)
     axes.set_xlim(0, panel.seconds[-1])
     _label(axes, panel, top_mib)
     axes.set_title(panel.title, fontsize=10, color=_TEXT, loc="left")
@@ -89,13 +98,5 @@ def _label(axes: Any, panel: CurvesPanel, top_mib: float) -> None:
     side = "left" if place < middle * 0.5 else "right" if place > middle * 1.5 else "center"
     axes.text(
         place, top_mib * 1.03, f"plain {format_bytes(held[peak])}", color=_PLAIN, fontsize=8.5, ha=side, weight="bold"
-    )
-    axes.text(
-        panel.seconds[-1],
-        panel.budget_bytes / _MIB + top_mib * 0.02,
-        f"budget {format_bytes(panel.budget_bytes)}",
-        color=_TEXT,
-        fontsize=8.5,
-        ha="right",
     )
     axes.text(middle, top_mib * 0.06, "lowtide", color=_PLANNED, fontsize=8.5, ha="center", weight="bold")

@@ -21,7 +21,7 @@ MIB = 2**20
 
 def document_of(model: str, *, bits: str, peak_bytes: int, budget: str | None = None) -> dict[str, Any]:
     step = StepResult(loss=0.0, wall_seconds=9.0, cpu_seconds=0.25, start_bytes=0, peak_bytes=peak_bytes, end_bytes=0)
-    report = {"budget_bytes": 60 * MIB, "plan_budget_bytes": 60 * MIB, "tdi_percent": 2.5, "plan_seconds": 0.3}
+    report = {"budget_bytes": 60 * MIB, "tdi_percent": 2.5, "plan_seconds": 0.3}
     curves = {"plain_curve": [100 * MIB] * 3 + [0] * 53, "planned_curve": [MIB] * 56}
     return TrainingResult(
         run=TrainingRun(model=f"lowtide.models:{model}"),
