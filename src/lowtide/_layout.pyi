@@ -1,0 +1,53 @@
+from collections.abc import Callable, Sequence
+
+class LayoutError(ValueError): ...
+
+class Spans:
+    def __init__(self, *, start: Sequence[int], end: Sequence[int], size: Sequence[int]) -> None: ...
+    @property
+    def peak(self) -> int: ...
+    @property
+    def num_columns(self) -> int: ...
+    @property
+    def contention(self) -> list[int]: ...
+
+class FitOutcome:
+    @property
+    def offsets(self) -> list[int]: ...
+    @property
+    def footprint(self) -> int: ...
+    @property
+    def num_rounds(self) -> int: ...
+    @property
+    def work(self) -> int: ...
+
+class PackOutcome:
+    @property
+    def offsets(self) -> list[int]: ...
+    @property
+    def footprint(self) -> int: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def is_packed(self) -> bool: ...
+    @property
+    def is_impossible(self) -> bool: ...
+
+def fit(
+    spans: Spans,
+    *,
+    enough: int,
+    max_work: int,
+    seed: int,
+    seconds: float | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> FitOutcome: ...
+def pack(
+    spans: Spans,
+    *,
+    capacity: int,
+    max_nodes: int,
+    seed: int,
+    seconds: float | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> PackOutcome: ...
