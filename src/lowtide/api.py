@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from lowtide.errors import InfeasibleBudget, InputError, MissingDependency, NoPlanFound
 from lowtide.ir import Graph, Plan, PlanResult, Status
+from lowtide.layouts.protocol import Layouter
 from lowtide.planners.protocol import Planner
+from lowtide.planning.addresses import choose_layouter
 from lowtide.planning.analysis import Analysis, AnalysisPoint, Holding, analyze_graph, holdings_at_peak
 from lowtide.planning.facts import gather_facts, read_budget
 from lowtide.planning.failures import PlannerFailed
@@ -59,6 +61,7 @@ def plan(
     seed: int = 0,
     threads: int | None = None,
     bound: bool = True,
+    layout: str | Layouter | None = "best_fit",
     on_progress: ProgressCallback | None = None,
     should_stop: StopCallback | None = None,
 ) -> PlanResult:
@@ -75,6 +78,8 @@ def plan(
         seed: The same graph, budget, seed and threads give the same plan.
         threads: Threads the planner may use; None for all that this process may run on.
         bound: Whether to look for a lower bound on the duration, too.
+        layout: Who gives every storage instance an address (``"best_fit"``, ``"exact"``, a layouter): the budget then
+            applies to the footprint, the highest address used. None: no addresses, the budget applies to live bytes.
         on_progress: Called with every better plan or bound.
         should_stop: Asked now and then; true ends the search with the best found so far.
 
@@ -98,7 +103,15 @@ def plan(
         on_progress=on_progress,
         should_stop=should_stop,
     )
-    search = Search(facts, choose_planner(planner), request, keep_order=keep_order, bound=bound, started=started)
+    search = Search(
+        facts,
+        choose_planner(planner),
+        request,
+        keep_order=keep_order,
+        bound=bound,
+        started=started,
+        layouter=choose_layouter(layout),
+    )
     attempt = search.attempt_smallest() if budget == "min" else search.attempt(read_budget(facts, budget))
     result = search.result(search.with_bound(attempt))
     log_result(result)
@@ -112,6 +125,7 @@ def analyze(
     time_limit_seconds: float | None = 30.0,
     seed: int = 0,
     threads: int | None = None,
+    layout: str | Layouter | None = "best_fit",
     should_stop: StopCallback | None = None,
 ) -> Analysis:
     """Say what holds the memory at the peak, and try how far it falls at which cost.
@@ -122,6 +136,7 @@ def analyze(
         time_limit_seconds: Wall-clock cap on all of them together; None for no cap.
         seed: Of the planner.
         threads: Threads the planner may use; None for all that this process may run on.
+        layout: Who gives plans addresses, as in ``plan``; None to try budgets for live bytes.
         should_stop: True ends the trying.
 
     Raises:
@@ -140,7 +155,15 @@ def analyze(
         should_stop=should_stop,
     )
     return analyze_graph(
-        Search(facts, choose_planner(planner), request, keep_order=False, bound=False, started=started)
+        Search(
+            facts,
+            choose_planner(planner),
+            request,
+            keep_order=False,
+            bound=False,
+            started=started,
+            layouter=choose_layouter(layout),
+        )
     )
 
 

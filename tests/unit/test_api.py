@@ -102,7 +102,7 @@ def test_plan_has_the_figures_of_the_hand_calculation() -> None:
     assert (result.baseline_peak_bytes, result.baseline_duration, result.plan.tdi_percent) == (24, 4, 25.0)
     assert (result.largest_working_set_bytes, result.bottleneck_node) == (17, "d")
     assert result.smallest_known_peak_bytes == 17
-    assert result.plan.footprint_bytes is None
+    assert result.plan.footprint_bytes == 17
     assert (planner.requests[0].seed, planner.requests[0].threads, planner.requests[0].budget_bytes) == (3, 2, 20)
 
 
@@ -323,8 +323,8 @@ def test_one_info_line_per_plan(caplog: pytest.LogCaptureFixture) -> None:
         api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), bound=False)
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith(
-        "plan feasible (fake, in the given order): budget 20 B, peak 24 B -> 17 B, TDI 25.000 %, bound none, "
-        "1 recomputations, "
+        "plan feasible (fake, in the given order): budget 20 B, peak 24 B -> 17 B, footprint 17 B, "
+        "TDI 25.000 %, bound none, 1 recomputations, "
     )
 
 

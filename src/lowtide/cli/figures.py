@@ -5,7 +5,7 @@ from __future__ import annotations
 from lowtide import api
 from lowtide.api import Analysis
 from lowtide.cli.output import count_of, print_facts, print_table, print_text
-from lowtide.ir import Graph, PlanResult, Scope
+from lowtide.ir import Graph, Plan, PlanResult, Scope
 from lowtide.referee import VerifiedPlan
 from lowtide.units import format_bytes
 
@@ -40,12 +40,23 @@ def print_result(graph: Graph, result: PlanResult, budget: str) -> None:
         [
             *facts,
             ("planned peak", f"{format_bytes(result.plan.peak_bytes)}, {share_percent:.1f} % of the plain peak"),
+            ("footprint", _describe_footprint(result.plan)),
             ("TDI", f"{result.plan.tdi_percent:.3f} %, {count_of(result.num_recomputes, 'recomputation')}"),
             ("bound", "none" if bound is None else f"{bound:.3f} %, {_describe_scope(result.scope)}"),
             ("gap", "unknown" if bound is None else f"{result.plan.tdi_percent - bound:.3f} points"),
             ("at the peak", _describe_holdings(verified)),
         ]
     )
+
+
+def _describe_footprint(plan: Plan) -> str:
+    if plan.footprint_bytes is None:
+        return "no addresses: the budget is for live bytes"
+    unused_bytes = plan.footprint_bytes - plan.peak_bytes
+    if not unused_bytes:
+        return f"{format_bytes(plan.footprint_bytes)}, nothing lost between addresses"
+    share_percent = 100 * unused_bytes / plan.footprint_bytes
+    return f"{format_bytes(plan.footprint_bytes)}, {share_percent:.1f} % lost between addresses"
 
 
 def _describe_holdings(verified: VerifiedPlan) -> str:

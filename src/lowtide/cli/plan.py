@@ -35,6 +35,9 @@ def plan(
     threads: Annotated[int | None, typer.Option(metavar="N", help="Threads; all by default.")] = None,
     keep_order: Annotated[bool, typer.Option("--keep-order", help="Refuse plans that leave the given order.")] = False,
     max_copies: Annotated[int | None, typer.Option(metavar="C", help="Most executions of one node.")] = None,
+    layout: Annotated[
+        str, typer.Option(metavar="NAME", help="Addresses by best_fit or exact; none: budget for live bytes.")
+    ] = "best_fit",
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
@@ -50,6 +53,7 @@ def plan(
                 planner=planner,
                 seed=seed,
                 threads=threads,
+                layout=None if layout == "none" else layout,
                 should_stop=interruption.should_stop,
                 time_limit_seconds=_ANALYSIS_SECONDS if time_limit is None else time_limit,
             )
@@ -63,6 +67,7 @@ def plan(
                 time_limit_seconds=time_limit,
                 seed=seed,
                 threads=threads,
+                layout=None if layout == "none" else layout,
                 on_progress=progress.update,
                 should_stop=interruption.should_stop,
             )

@@ -115,7 +115,7 @@ def analyze_graph(search: Search) -> Analysis:
         if search.is_over or facts.largest_working_set_bytes >= plain.peak_bytes:
             break
         attempt = search.attempt(read_budget(facts, f"{percent}%"))
-        smallest_peak_bytes = min(smallest_peak_bytes, attempt.replayed.peak_bytes)
+        smallest_peak_bytes = min(smallest_peak_bytes, attempt.needed_bytes)
         points.append(_point_of(percent, attempt, plain.duration))
         if not attempt.fits:
             break

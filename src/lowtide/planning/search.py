@@ -7,16 +7,20 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from lowtide.errors import InputError, MissingDependency, RefereeError
-from lowtide.ir import Incumbent, Plan, PlanResult, Scope, Status, Step
+from lowtide.ir import Incumbent, Plan, PlanResult, Status
 from lowtide.ir.sequence import baseline_steps
 from lowtide.ir.serde import graph_sha256
+from lowtide.layouts.protocol import Layouter
 from lowtide.planners.protocol import Planner, PlanRequest, Proposal
+from lowtide.planning.addresses import Addresses
+from lowtide.planning.attempt import Attempt, as_answer_to, as_free_order, settle
 from lowtide.planning.facts import Facts
 from lowtide.planning.failures import PlannerFailed
+from lowtide.planning.fitting import lower_until_it_fits
 from lowtide.referee import Replay, VerifiedPlan, check_plan, replay
 from lowtide.units import Bytes, format_bytes
 
@@ -34,34 +38,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """What a planner's answer to one budget comes to once the referee has replayed it.
-
-    Attributes:
-        budget_bytes: The budget.
-        status: What is claimed, as far as the replay bears it out.
-        scope: The plans of which status and bound speak.
-        steps: Those of the smallest peak met; they need not fit.
-        replayed: These steps, replayed.
-        lower_bound_duration: Proven within the scope, or None.
-        incumbents: The course of the search.
-    """
-
-    budget_bytes: Bytes
-    status: Status
-    scope: Scope
-    steps: tuple[Step, ...]
-    replayed: Replay
-    lower_bound_duration: int | None = None
-    incumbents: tuple[Incumbent, ...] = ()
-
-    @property
-    def fits(self) -> bool:
-        """Whether the steps are a plan within the budget."""
-        return self.replayed.peak_bytes <= self.budget_bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Search:
     """A graph, a planner, and what was asked of it.
 
@@ -72,6 +48,7 @@ class Search:
         keep_order: Refuse plans that leave the given order.
         bound: Whether a lower bound is wanted.
         started: ``time.perf_counter()`` at the start, from which the time limit counts.
+        layouter: Who gives plans addresses, or None for plans without.
     """
 
     facts: Facts
@@ -80,9 +57,37 @@ class Search:
     keep_order: bool
     bound: bool
     started: float
+    layouter: Layouter | None = None
+    _addresses: Addresses | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.layouter is not None:
+            addresses = Addresses(
+                self.facts, self.layouter, self.request.seed, self._seconds_left, self.request.should_stop
+            )
+            object.__setattr__(self, "_addresses", addresses)
 
     def attempt(self, budget_bytes: Bytes) -> Attempt:
-        """Answer one budget; the planner is asked only where it is of use."""
+        """Answer one budget, which applies to the footprint where plans get addresses."""
+        first = self._laid_out(self._attempt_peak(budget_bytes))
+        if first.fits or first.replayed.peak_bytes > budget_bytes or first.status is Status.INFEASIBLE:
+            return first
+        found = lower_until_it_fits(
+            first,
+            lambda peak_budget_bytes: self._attempt_below(peak_budget_bytes, budget_bytes),
+            least_bytes=self.facts.largest_working_set_bytes,
+            resolution_bytes=self.request.graph.alignment,
+            is_over=lambda: self.is_over,
+        )
+        return as_answer_to(first, found)
+
+    def _attempt_below(self, peak_budget_bytes: Bytes, budget_bytes: Bytes) -> Attempt:
+        """Plan for a smaller peak, for the sake of addresses within the budget."""
+        tried = self._consult(peak_budget_bytes, most_seconds=_MOST_EXTRA_SECONDS, is_reported=False)
+        return replace(self._laid_out(tried, capacity_bytes=budget_bytes), budget_bytes=budget_bytes)
+
+    def _attempt_peak(self, budget_bytes: Bytes) -> Attempt:
+        """Answer one budget for the peak; the planner is asked only where it is of use."""
         facts = self.facts
         if budget_bytes >= facts.baseline.peak_bytes:
             return self._baseline_attempt(budget_bytes)
@@ -100,24 +105,36 @@ class Search:
             lower_bound_duration=None,
         )
 
+    def _laid_out(self, attempt: Attempt, *, capacity_bytes: Bytes | None = None) -> Attempt:
+        """The attempt with addresses, where any are wanted; by default within its budget, if that can be."""
+        if self._addresses is None:
+            return attempt
+        if attempt.replayed is self.facts.baseline:
+            return replace(attempt, layout=self._addresses.baseline)
+        capacity_bytes = attempt.budget_bytes if capacity_bytes is None else capacity_bytes
+        layout = self._addresses.place(attempt.replayed, capacity_bytes=capacity_bytes)
+        if attempt.replayed.peak_bytes <= capacity_bytes < layout.footprint_bytes:
+            layout = self._addresses.place_exactly(attempt.replayed, capacity_bytes=capacity_bytes) or layout
+        return replace(attempt, layout=layout)
+
     def attempt_smallest(self) -> Attempt:
-        """Bisect for the smallest budget with a plan: its peak is then the budget."""
+        """Bisect for the smallest budget with a plan: what that needs is then the budget."""
         facts = self.facts
-        best = self._baseline_attempt(facts.baseline.peak_bytes)
-        low, high = facts.largest_working_set_bytes, facts.baseline.peak_bytes
+        best = self._laid_out(self._baseline_attempt(facts.baseline.peak_bytes))
+        low, high = facts.largest_working_set_bytes, best.needed_bytes
         resolution_bytes = max(self.request.graph.alignment, (high - low) // _MIN_BUDGET_RESOLUTION)
         budget_bytes = low
         while low < high and not self.is_over:
-            tried = self._consult(budget_bytes)
-            if tried.replayed.peak_bytes < best.replayed.peak_bytes:
+            tried = self._laid_out(self._consult(budget_bytes))
+            if tried.needed_bytes < best.needed_bytes:
                 best = tried
             low = low if tried.fits else budget_bytes + resolution_bytes
-            high = min(high, best.replayed.peak_bytes)
+            high = min(high, best.needed_bytes)
             budget_bytes = (low + high) // 2
         if not best.fits:  # met on the way to a smaller budget; nothing is claimed for the budget that it does fit
             best = replace(best, status=Status.FEASIBLE, lower_bound_duration=None)
         # The search went on at larger budgets than the one now named: its course says nothing about this one.
-        return replace(best, budget_bytes=best.replayed.peak_bytes, incumbents=())
+        return replace(best, budget_bytes=best.needed_bytes, incumbents=())
 
     def with_bound(self, attempt: Attempt) -> Attempt:
         """Add the best lower bound, where one is wanted, is meant for the scope, and has time left."""
@@ -139,14 +156,14 @@ class Search:
             _logger.error("bound %s is wrong for a plan of duration %d, dropped: please report it", found, duration)
             return attempt
         if found.is_infeasible:
-            return _settle(replace(attempt, status=Status.INFEASIBLE))
+            return settle(replace(attempt, status=Status.INFEASIBLE))
         bounded = replace(attempt, lower_bound_duration=max(found.duration, attempt.lower_bound_duration or 0))
         if self.request.on_progress is not None:
             elapsed_seconds = time.perf_counter() - self.started
             self.request.on_progress(
                 Incumbent(elapsed_seconds, duration if attempt.fits else None, bounded.lower_bound_duration)
             )
-        return _settle(bounded)
+        return settle(bounded)
 
     def result(self, attempt: Attempt) -> PlanResult:
         """Have the referee check the whole plan, and put the figures together."""
@@ -161,7 +178,7 @@ class Search:
             baseline_peak_bytes=facts.baseline.peak_bytes,
             largest_working_set_bytes=facts.largest_working_set_bytes,
             bottleneck_node=facts.bottleneck_node,
-            smallest_known_peak_bytes=min(replayed.peak_bytes, facts.baseline.peak_bytes),
+            smallest_known_peak_bytes=min(attempt.needed_bytes, self._baseline_needed_bytes),
             baseline_duration=facts.baseline.duration,
             num_recomputes=replayed.num_recomputes if attempt.fits else 0,
             lower_bound_duration=attempt.lower_bound_duration,
@@ -179,6 +196,8 @@ class Search:
             scope=attempt.scope,
             budget_bytes=attempt.budget_bytes,
             peak_bytes=attempt.replayed.peak_bytes,
+            footprint_bytes=None if attempt.layout is None else attempt.layout.footprint_bytes,
+            layout=attempt.layout,
             duration=attempt.replayed.duration,
             baseline_duration=self.facts.baseline.duration,
             durations=tuple(node.duration for node in graph.nodes),
@@ -193,6 +212,12 @@ class Search:
         except RefereeError as error:
             raise PlannerFailed(self.planner, f"proposed what breaks a rule: {error}") from error
 
+    @property
+    def _baseline_needed_bytes(self) -> Bytes:
+        if self._addresses is None:
+            return self.facts.baseline.peak_bytes
+        return self._addresses.baseline.footprint_bytes
+
     def _baseline_attempt(self, budget_bytes: Bytes) -> Attempt:
         return Attempt(
             budget_bytes=budget_bytes,
@@ -203,10 +228,13 @@ class Search:
             lower_bound_duration=self.facts.baseline.duration,
         )
 
-    def _consult(self, budget_bytes: Bytes, *, most_seconds: float | None = None) -> Attempt:
-        """Ask the planner, and replay its answer."""
+    def _consult(self, budget_bytes: Bytes, *, most_seconds: float | None = None, is_reported: bool = True) -> Attempt:
+        """Ask the planner, and replay its answer; plans and bounds for another budget are not reported."""
         request = replace(
-            self.request, budget_bytes=budget_bytes, time_limit_seconds=self._planner_seconds(most_seconds)
+            self.request,
+            budget_bytes=budget_bytes,
+            time_limit_seconds=self._planner_seconds(most_seconds),
+            on_progress=self.request.on_progress if is_reported else None,
         )
         proposal = _propose(self.planner, request)
         if proposal.steps is None:
@@ -227,15 +255,15 @@ class Search:
         if self.keep_order and not is_in_order:
             raise PlannerFailed(self.planner, "was asked to keep the given order and left it")
         attempt = Attempt(
-            budget_bytes,
-            proposal.status,
-            request.scope,
-            steps,
-            replayed,
-            proposal.lower_bound_duration,
-            proposal.incumbents,
+            budget_bytes=budget_bytes,
+            status=proposal.status,
+            scope=request.scope,
+            steps=steps,
+            replayed=replayed,
+            lower_bound_duration=proposal.lower_bound_duration,
+            incumbents=proposal.incumbents,
         )
-        return _settle(attempt) if is_in_order else _as_free_order(attempt)
+        return settle(attempt) if is_in_order else as_free_order(attempt)
 
     def _planner_seconds(self, most_seconds: float | None) -> float | None:
         seconds_left = self._seconds_left()
@@ -310,28 +338,6 @@ def _check_claims(planner: Planner, request: PlanRequest, proposal: Proposal, re
     max_copies = request.scope.max_copies
     if max_copies is not None and num_copies > max_copies:
         raise PlannerFailed(planner, f"computes node {node!r} {num_copies} times, at most {max_copies} were asked for")
-
-
-def _settle(attempt: Attempt) -> Attempt:
-    """Make status and bound agree with one another and with the steps."""
-    if not attempt.fits:
-        is_proof = attempt.status is Status.INFEASIBLE  # then there is no duration to bound
-        return replace(attempt, lower_bound_duration=None) if is_proof else attempt
-    duration = attempt.replayed.duration
-    if attempt.status is Status.OPTIMAL or attempt.lower_bound_duration == duration:
-        return replace(attempt, status=Status.OPTIMAL, lower_bound_duration=duration)
-    return replace(attempt, status=Status.FEASIBLE)
-
-
-def _as_free_order(attempt: Attempt) -> Attempt:
-    """A plan that left the given order: what was claimed for the fixed order says nothing about it."""
-    return replace(
-        attempt,
-        scope=Scope(order="free", max_copies=attempt.scope.max_copies),
-        status=Status.FEASIBLE if attempt.fits else Status.TIMEOUT,
-        lower_bound_duration=None,
-        incumbents=tuple(replace(incumbent, lower_bound_duration=None) for incumbent in attempt.incumbents),
-    )
 
 
 def _one_line(error: BaseException) -> str:

@@ -45,13 +45,14 @@ def log_result(result: PlanResult) -> None:
         return
     lower_bound = result.plan.lower_bound_tdi_percent
     _logger.info(
-        "plan %s (%s, %s): budget %s, peak %s -> %s, TDI %.3f %%, bound %s, %d recomputations, %.2f s",
+        "plan %s (%s, %s): budget %s, peak %s -> %s, footprint %s, TDI %.3f %%, bound %s, %d recomputations, %.2f s",
         result.status,
         result.planner,
         describe_scope(result.scope),
         format_bytes(result.budget_bytes),
         format_bytes(result.baseline_peak_bytes),
         format_bytes(result.plan.peak_bytes),
+        "none" if result.plan.footprint_bytes is None else format_bytes(result.plan.footprint_bytes),
         result.plan.tdi_percent,
         "none" if lower_bound is None else f"{lower_bound:.3f} %",
         result.num_recomputes,

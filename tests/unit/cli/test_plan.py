@@ -27,7 +27,7 @@ def test_json_is_one_object_with_exactly_the_documented_keys(
         "planner": "recomputing",
         "budget_bytes": 18,
         "peak_bytes": 17,
-        "footprint_bytes": None,
+        "footprint_bytes": 17,
         "baseline_peak_bytes": 24,
         "largest_working_set_bytes": 17,
         "bottleneck_node": "d",

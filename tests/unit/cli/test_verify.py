@@ -23,7 +23,7 @@ def document(workplace: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, A
     ("change", "message"),
     [
         ({"peak_bytes": 16}, "peak-bytes: the plan says peak_bytes 16, but it is 17"),
-        ({"budget_bytes": 16}, "budget: peak 17 bytes exceeds the budget 16 bytes"),
+        ({"budget_bytes": 16}, "budget: footprint 17 bytes exceeds the budget 16 bytes"),
         ({"duration": 4, "lower_bound_duration": 4}, "duration: the plan says duration 4, but it is 5"),
     ],
 )
