@@ -63,7 +63,7 @@ def test_a_training_step_to_the_bit() -> None:
     assert made is not None
     assert made.planned_peak_bytes <= made.budget_bytes < made.baseline_peak_bytes
     with torch.no_grad():
-        assert torch.equal(call(x), plain(x))
+        assert torch.equal(spelled(model)(x), plain(x))
     assert lowtide.last_compilation().kind == "inference"
 
 
