@@ -1,0 +1,129 @@
+"""``python -m benchmarks.training.matrix``: every model, optimizer, dtype and budget against eager, one JSON line each.
+
+Says for each combination whether all bits of three steps equal eager's, and how far the measured peak is from the plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from lowtide.measure.errors import ChildFailed
+from lowtide.measure.torch_training import TrainingResult, TrainingRun, compare_results, measure_training
+
+MODELS = ("unet", "resnet50_like", "gpt2", "bert", "swin")
+OPTIMIZERS = ("sgd", "adamw")
+DTYPES = ("float32", "bfloat16")
+PERCENTS = (80, 60, 45)
+RESULTS = Path(__file__).parents[1] / "results" / "raw" / "training_matrix.jsonl"
+
+
+def report_compilation() -> dict[str, Any]:
+    """A `TrainingRun.report`: the newest compilation's figures."""
+    import lowtide
+
+    compilation = lowtide.last_compilation()
+    return {} if compilation is None else compilation.as_dict()
+
+
+def main() -> int:
+    """Measure what is asked for; exit code 1 if a bit differs or a peak is above its budget."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.matrix", description=__doc__)
+    parser.add_argument("--model", action="append", choices=MODELS, help="repeat it; default: all")
+    parser.add_argument("--optimizer", action="append", choices=OPTIMIZERS, help="repeat it; default: both")
+    parser.add_argument("--dtype", action="append", choices=DTYPES, help="repeat it; default: both")
+    parser.add_argument("--percent", action="append", type=int, metavar="N", help="repeat it; default: 80, 60, 45")
+    parser.add_argument("--time-limit", type=float, default=20.0, metavar="SECONDS", help="of each planning")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS, metavar="FILE", help=f"default: {RESULTS}")
+    options = parser.parse_args()
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    is_good = True
+    with options.output.open("w", encoding="utf-8") as output:
+        for record in measure_matrix(
+            models=options.model or MODELS,
+            optimizers=options.optimizer or OPTIMIZERS,
+            dtypes=options.dtype or DTYPES,
+            percents=options.percent or PERCENTS,
+            time_limit_seconds=options.time_limit,
+        ):
+            output.write(json.dumps(record) + "\n")
+            output.flush()
+            print(_line(record), file=sys.stderr)
+            is_good &= "error" in record or (record["num_different"] == 0 and record["is_within_budget"])
+    print(options.output)
+    return 0 if is_good else 1
+
+
+def measure_matrix(
+    *, models: Any, optimizers: Any, dtypes: Any, percents: Any, time_limit_seconds: float
+) -> Iterator[dict[str, Any]]:
+    """One record per combination; each plain run is made once, in a process of its own, like every other."""
+    for model, optimizer, dtype in product(models, optimizers, dtypes):
+        base: dict[str, Any] = {
+            "model": f"lowtide.models:{model}",
+            "model_options": {"dtype": dtype},
+            "optimizer": optimizer,
+            "dtype": dtype,
+            "num_steps": 3,
+        }
+        plain = measure_training(TrainingRun(**base))
+        for percent in percents:
+            key = {"model": model, "optimizer": optimizer, "dtype": dtype, "percent": percent}
+            options = {"budget": f"{percent}%", "counts": "compiled", "time_limit_seconds": time_limit_seconds}
+            run = TrainingRun(
+                **base,
+                prepare="lowtide:compile",
+                prepare_options=options,
+                report="benchmarks.training.matrix:report_compilation",
+            )
+            started = time.perf_counter()
+            try:
+                yield {**key, **_figures(plain, measure_training(run)), "seconds": time.perf_counter() - started}
+            except ChildFailed as error:
+                yield {**key, "error": str(error).strip().splitlines()[0]}
+
+
+def _figures(plain: TrainingResult, prepared: TrainingResult) -> dict[str, Any]:
+    report = prepared.report
+    peak_bytes = prepared.peak_bytes() or 0
+    return {
+        "num_different": len(compare_results(plain, prepared)),
+        "num_compared": len(plain.digests),
+        "plain_peak_bytes": plain.peak_bytes(),
+        "peak_bytes": peak_bytes,
+        "budget_bytes": report["budget_bytes"],
+        "planned_peak_bytes": report["planned_peak_bytes"],
+        "is_within_budget": peak_bytes <= report["budget_bytes"],
+        "tdi_percent": report["tdi_percent"],
+        "num_recomputes": report["num_recomputes"],
+        "cpu_ratio": _seconds(prepared) / _seconds(plain),
+        "solve_seconds": report["solve_seconds"],
+    }
+
+
+def _seconds(result: TrainingResult) -> float:
+    return min(step.cpu_seconds for step in result.steps[1:])
+
+
+def _line(record: dict[str, Any]) -> str:
+    name = f"{record['model']:14} {record['optimizer']:5} {record['dtype']:8} {record['percent']:3} %"
+    if "error" in record:
+        return f"{name}  {record['error'][:120]}"
+    plain, budget, planned, peak = (
+        record[key] / 1e6 for key in ("plain_peak_bytes", "budget_bytes", "planned_peak_bytes", "peak_bytes")
+    )
+    different = f"{record['num_different']} of {record['num_compared']} tensors differ"
+    return (
+        f"{name}  plain {plain:6.1f} MB, budget {budget:6.1f}, planned {planned:6.1f}, measured {peak:6.1f}, "
+        f"TDI {record['tdi_percent']:5.2f} %, time x{record['cpu_ratio']:.2f}, {different}"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
