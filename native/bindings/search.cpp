@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lowtide/greedy.hpp"
+#include "lowtide/portfolio.hpp"
 #include "lowtide/problem.hpp"
 #include "lowtide/profile.hpp"
 
@@ -62,6 +63,24 @@ Int64s load_bytes(const lowtide::Problem& problem, const Int32s& stages, const I
   return profile.load_bytes();
 }
 
+// Python callables as hooks of a search that runs without the GIL; None: nobody to tell or to ask.
+std::function<void(const std::vector<lowtide::Recomputation>&)> teller(const nb::object& on_better) {
+  if (on_better.is_none()) return {};
+  return [&on_better](const std::vector<lowtide::Recomputation>& plan) {
+    nb::gil_scoped_acquire held;
+    const auto [stages, nodes] = columns(plan);
+    on_better(stages, nodes);
+  };
+}
+
+std::function<bool()> asker(const nb::object& should_stop) {
+  return [&should_stop] {
+    nb::gil_scoped_acquire held;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C where nobody else listens
+    return !should_stop.is_none() && nb::cast<bool>(should_stop());
+  };
+}
+
 lowtide::GreedyOutcome run_greedy(const lowtide::Problem& problem, std::int64_t budget_bytes, std::uint64_t seed,
                                   std::optional<std::int64_t> max_copies, std::int64_t max_work,
                                   std::optional<double> seconds, nb::object on_better, nb::object should_stop) {
@@ -71,21 +90,25 @@ lowtide::GreedyOutcome run_greedy(const lowtide::Problem& problem, std::int64_t 
   options.max_work = max_work;
   if (max_copies) options.max_copies = *max_copies;
   if (seconds) options.seconds = *seconds;
-  lowtide::GreedyHooks hooks;
-  if (!on_better.is_none()) {
-    hooks.on_better = [&](const std::vector<lowtide::Recomputation>& plan) {
-      nb::gil_scoped_acquire held;
-      const auto [stages, nodes] = columns(plan);
-      on_better(stages, nodes);
-    };
-  }
-  hooks.should_stop = [&] {
-    nb::gil_scoped_acquire held;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C where nobody else listens
-    return !should_stop.is_none() && nb::cast<bool>(should_stop());
-  };
+  lowtide::GreedyHooks hooks{asker(should_stop), teller(on_better)};
   nb::gil_scoped_release released;
   return lowtide::Greedy(problem, options, hooks).run();
+}
+
+lowtide::PortfolioOutcome run_search(const lowtide::Problem& problem, std::int64_t budget_bytes, std::uint64_t seed,
+                                     std::int32_t threads, std::optional<std::int64_t> max_copies,
+                                     std::int64_t max_work, std::optional<double> seconds, nb::object on_better,
+                                     nb::object should_stop) {
+  lowtide::PortfolioOptions options;
+  options.budget_bytes = budget_bytes;
+  options.seed = seed;
+  options.num_threads = threads;
+  options.max_work = max_work;
+  if (max_copies) options.max_copies = *max_copies;
+  if (seconds) options.seconds = *seconds;
+  lowtide::PortfolioHooks hooks{asker(should_stop), teller(on_better)};
+  nb::gil_scoped_release released;
+  return lowtide::Portfolio(problem, options, hooks).run();
 }
 
 }  // namespace
@@ -121,10 +144,22 @@ NB_MODULE(_search, module) {
       .def_prop_ro("stages", [](const lowtide::GreedyOutcome& outcome) { return columns(outcome.plan).first; })
       .def_prop_ro("nodes", [](const lowtide::GreedyOutcome& outcome) { return columns(outcome.plan).second; });
 
+  nb::class_<lowtide::PortfolioOutcome>(module, "SearchOutcome")
+      .def_ro("is_feasible", &lowtide::PortfolioOutcome::is_feasible)
+      .def_ro("peak_bytes", &lowtide::PortfolioOutcome::peak_bytes)
+      .def_ro("extra_duration", &lowtide::PortfolioOutcome::extra_duration)
+      .def_ro("num_rounds", &lowtide::PortfolioOutcome::num_rounds)
+      .def_prop_ro("stages", [](const lowtide::PortfolioOutcome& outcome) { return columns(outcome.plan).first; })
+      .def_prop_ro("nodes", [](const lowtide::PortfolioOutcome& outcome) { return columns(outcome.plan).second; });
+
   module.def("load_bytes", &load_bytes, "problem"_a, nb::kw_only(), "stages"_a, "nodes"_a,
              "Most bytes resident in each stage, for a set of recomputations (stages[i], nodes[i]).");
   module.def("greedy", &run_greedy, "problem"_a, nb::kw_only(), "budget_bytes"_a, "seed"_a,
              "max_copies"_a.none() = nb::none(), "max_work"_a, "seconds"_a.none() = nb::none(),
              "on_better"_a.none() = nb::none(), "should_stop"_a.none() = nb::none(),
              "Recomputations that fit the budget at a small duration, or those of the smallest peak met.");
+  module.def("search", &run_search, "problem"_a, nb::kw_only(), "budget_bytes"_a, "seed"_a, "threads"_a,
+             "max_copies"_a.none() = nb::none(), "max_work"_a, "seconds"_a.none() = nb::none(),
+             "on_better"_a.none() = nb::none(), "should_stop"_a.none() = nb::none(),
+             "As greedy, by a portfolio of annealings and of ruin and recreate; max_work is that of each thread.");
 }

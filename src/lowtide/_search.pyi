@@ -41,6 +41,20 @@ class GreedyOutcome:
     @property
     def nodes(self) -> list[int]: ...
 
+class SearchOutcome:
+    @property
+    def is_feasible(self) -> bool: ...
+    @property
+    def peak_bytes(self) -> int: ...
+    @property
+    def extra_duration(self) -> int: ...
+    @property
+    def num_rounds(self) -> int: ...
+    @property
+    def stages(self) -> list[int]: ...
+    @property
+    def nodes(self) -> list[int]: ...
+
 def load_bytes(problem: Problem, *, stages: Sequence[int], nodes: Sequence[int]) -> list[int]: ...
 def greedy(
     problem: Problem,
@@ -53,3 +67,15 @@ def greedy(
     on_better: Callable[[list[int], list[int]], object] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> GreedyOutcome: ...
+def search(
+    problem: Problem,
+    *,
+    budget_bytes: int,
+    seed: int,
+    threads: int,
+    max_copies: int | None = None,
+    max_work: int,
+    seconds: float | None = None,
+    on_better: Callable[[list[int], list[int]], object] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> SearchOutcome: ...

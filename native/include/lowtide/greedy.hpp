@@ -30,6 +30,7 @@ struct GreedyOptions {
   std::int64_t max_copies = std::numeric_limits<std::int64_t>::max();  // executions of one node
   std::int64_t max_work = 0;                                           // stages touched while improving
   double seconds = std::numeric_limits<double>::infinity();
+  std::vector<Recomputation> start;  // what to begin with
 };
 
 struct GreedyHooks {
@@ -81,6 +82,7 @@ class Greedy {
   }
 
   GreedyOutcome run() {
+    for (const auto r : options_.start) put(r);
     note_peak();
     allow_repair(kRepairWorkPerNode * problem_.num_nodes());
     repair();

@@ -78,6 +78,13 @@ class Profile {
 
   bool is_resident(std::int32_t storage, std::int32_t stage) const { return copy_at(storage, stage).last >= stage; }
 
+  // Whether any event sees the copy of a storage that an execution in this stage makes.
+  bool is_read(std::int32_t storage, std::int32_t stage) const {
+    const auto& uses = uses_[storage];
+    const auto use = std::lower_bound(uses.begin(), uses.end(), key(stage, 0));
+    return use != uses.end() && *use < key(copy_at(storage, stage).next, 0);
+  }
+
   bool has(std::int32_t stage, std::int32_t node) const {
     const auto& made = executions_[node];
     return std::binary_search(made.begin(), made.end(), stage);

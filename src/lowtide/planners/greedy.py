@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
 
-from lowtide.ir import Incumbent, Status, Step
-from lowtide.ir.sequence import steps_from_sequence
-from lowtide.planners.flat import FlatGraph, Recomputation, flatten, sequence_of
+from lowtide.ir import Status
+from lowtide.planners.answers import Recorder, baseline_if_it_fits, steps_of
+from lowtide.planners.flat import FlatGraph, flatten
 from lowtide.planners.protocol import PlanRequest, Proposal
 
 __all__ = ["GreedyPlanner"]
@@ -47,12 +46,12 @@ class GreedyPlanner:
         """Propose a plan that fits the budget, or else the one of the smallest peak met."""
         started = time.monotonic()
         flat = flatten(request.graph)
-        if proposal := _baseline_if_it_fits(flat, request, started):
+        if proposal := baseline_if_it_fits(flat, request, started):
             return proposal
         from lowtide import _search
         from lowtide.planners.core import native_problem, recomputations_from
 
-        recorder = _Recorder(flat, request.on_progress, started)
+        recorder = Recorder(flat, request.on_progress, started)
         outcome = _search.greedy(
             native_problem(flat),
             budget_bytes=request.budget_bytes,
@@ -82,40 +81,3 @@ class GreedyPlanner:
         if self._max_work is not None:
             return self._max_work
         return min(_MOST_WORK, _WORK_PER_NODE * len(flat.nodes))
-
-
-def steps_of(flat: FlatGraph, recomputations: Sequence[Recomputation]) -> tuple[Step, ...]:
-    """The steps of a set of recomputations."""
-    return steps_from_sequence(flat.graph, sequence_of(flat, recomputations))
-
-
-def _baseline_if_it_fits(flat: FlatGraph, request: PlanRequest, started: float) -> Proposal | None:
-    from lowtide.planners.core import load_bytes_by_stage, native_problem
-
-    peak_bytes = max(load_bytes_by_stage(native_problem(flat), ()), default=0)
-    if peak_bytes > request.budget_bytes:
-        return None
-    duration = request.graph.baseline_duration
-    incumbent = Incumbent(time.monotonic() - started, duration, duration)
-    if request.on_progress is not None:
-        request.on_progress(incumbent)
-    return Proposal(Status.OPTIMAL, steps_of(flat, ()), lower_bound_duration=duration, incumbents=(incumbent,))
-
-
-class _Recorder:
-    """Turns the core's better plans into incumbents with their true duration, views included."""
-
-    def __init__(self, flat: FlatGraph, on_progress: Callable[[Incumbent], None] | None, started: float) -> None:
-        self.incumbents: list[Incumbent] = []
-        self._flat = flat
-        self._on_progress = on_progress
-        self._started = started
-
-    def note(self, stages: list[int], nodes: list[int]) -> None:
-        chosen = [Recomputation(stage, node) for stage, node in zip(stages, nodes, strict=True)]
-        duration_by_node = self._flat.graph.node_by_name
-        duration = sum(duration_by_node[name].duration for name in sequence_of(self._flat, chosen))
-        incumbent = Incumbent(time.monotonic() - self._started, duration, None)
-        self.incumbents.append(incumbent)
-        if self._on_progress is not None:
-            self._on_progress(incumbent)

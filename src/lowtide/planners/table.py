@@ -20,6 +20,7 @@ PLANNERS: Mapping[str, str] = MappingProxyType(
     {
         "greedy": "lowtide.planners.greedy:GreedyPlanner",
         "moccasin": "lowtide.planners.moccasin:MoccasinPlanner",
+        "search": "lowtide.planners.search:SearchPlanner",
         "sqrt": "lowtide.planners.sqrt:SqrtPlanner",
     }
 )

@@ -1,0 +1,225 @@
+// A portfolio of searches over threads and seeds.
+//
+//   round      0                 1                    2            ...
+//   thread 0   ruin, recreate    anneal, cold         anneal, hot        each starts from the best of all rounds before,
+//   thread 1   anneal, hot       ruin, recreate       anneal, mild       but for the hot ones, which start from nothing
+//
+// What a search does depends on the problem, its number, its seed and its start alone, its work is counted, and what
+// the searches of a round found is merged in the order of their numbers: equal seeds and threads give equal plans. The
+// clock and should_stop only cut the whole short. Hooks are called by the calling thread alone.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "lowtide/anneal.hpp"
+#include "lowtide/greedy.hpp"
+#include "lowtide/problem.hpp"
+#include "lowtide/profile.hpp"
+
+namespace lowtide {
+
+struct PortfolioOptions {
+  std::int64_t budget_bytes = 0;
+  std::uint64_t seed = 0;
+  std::int32_t num_threads = 1;
+  std::int64_t max_copies = std::numeric_limits<std::int64_t>::max();
+  std::int64_t max_work = 0;  // of each thread
+  double seconds = std::numeric_limits<double>::infinity();
+};
+
+struct PortfolioHooks {
+  std::function<bool()> should_stop;
+  std::function<void(const std::vector<Recomputation>&)> on_better;
+};
+
+struct PortfolioOutcome {
+  bool is_feasible = false;
+  std::vector<Recomputation> plan;  // one that fits, or the one of the smallest peak met
+  std::int64_t peak_bytes = std::numeric_limits<std::int64_t>::max();
+  std::int64_t extra_duration = 0;
+  std::int64_t num_rounds = 0;
+};
+
+class Portfolio {
+ public:
+  Portfolio(const Problem& problem, PortfolioOptions options, PortfolioHooks hooks)
+      : problem_(problem), options_(options), hooks_(std::move(hooks)), started_(Clock::now()) {}
+
+  PortfolioOutcome run() {
+    const auto num_threads = std::max(1, options_.num_threads);
+    std::int64_t left = options_.max_work;
+    for (std::int64_t share = options_.max_work / kFirstRounds; left > 0 && !is_stopped_; share += share / 4) {
+      const auto work = std::min(share, left);
+      left -= work;
+      std::vector<Found> found(static_cast<std::size_t>(num_threads));
+      run_round(found, work);
+      bool is_better = false;
+      for (auto& one : found) is_better |= merge(one);
+      rounds_without_ = is_better ? 0 : rounds_without_ + 1;
+      ++best_.num_rounds;
+    }
+    return best_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Found {
+    bool is_feasible = false;
+    std::vector<Recomputation> plan;
+    std::int64_t peak_bytes = 0;
+    std::int64_t extra_duration = 0;
+    std::exception_ptr error;
+  };
+
+  // One search per thread; the calling thread passes on what they find and asks whether to stop.
+  void run_round(std::vector<Found>& found, std::int64_t work) {
+    std::vector<std::thread> threads;
+    num_running_ = static_cast<std::int32_t>(found.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const auto number = static_cast<std::uint64_t>(best_.num_rounds) * found.size() + i;
+      threads.emplace_back([this, &found, i, number, work] {
+        try {
+          found[i] = search(number, work);
+        } catch (...) {
+          found[i].error = std::current_exception();
+        }
+        const std::lock_guard<std::mutex> held(mutex_);
+        --num_running_;
+        changed_.notify_all();
+      });
+    }
+    std::exception_ptr error;
+    try {
+      attend();
+    } catch (...) {
+      error = std::current_exception();
+      is_stopped_ = true;
+    }
+    for (auto& thread : threads) thread.join();
+    if (error) std::rethrow_exception(error);
+    for (const auto& one : found) {
+      if (one.error) std::rethrow_exception(one.error);
+    }
+  }
+
+  void attend() {
+    std::unique_lock<std::mutex> held(mutex_);
+    while (true) {
+      changed_.wait_for(held, kLook, [&] { return num_running_ == 0 || has_news_; });
+      if (has_news_) {
+        has_news_ = false;
+        const auto news = news_;
+        held.unlock();
+        if (hooks_.on_better) hooks_.on_better(news);
+        held.lock();
+      }
+      if (num_running_ == 0 && !has_news_) return;
+      held.unlock();
+      if (std::chrono::duration<double>(Clock::now() - started_).count() > options_.seconds) is_stopped_ = true;
+      if (!is_stopped_ && hooks_.should_stop && hooks_.should_stop()) is_stopped_ = true;
+      held.lock();
+    }
+  }
+
+  void tell(const std::vector<Recomputation>& plan, std::int64_t extra_duration) {
+    const std::lock_guard<std::mutex> held(mutex_);
+    if (extra_duration >= told_extra_duration_) return;
+    told_extra_duration_ = extra_duration;
+    news_ = plan;
+    has_news_ = true;
+    changed_.notify_all();
+  }
+
+  // ---------------------------------------------------------------- the members
+  struct Member {
+    double hottest;  // 0: ruin and recreate
+    double coldest;
+    bool is_from_best;
+  };
+
+  Found search(std::uint64_t number, std::int64_t work) {
+    static constexpr Member kMembers[] = {
+        {0.0, 0.0, true}, {1.0, 0.01, false}, {0.1, 0.003, true},  {0.0, 0.0, true},
+        {0.3, 0.003, true}, {0.03, 0.003, true}, {3.0, 0.05, false},
+    };
+    const auto seed = Random(options_.seed * 0x9e3779b97f4a7c15ULL + number).next();
+    const auto& member = kMembers[number % std::size(kMembers)];
+    if (member.hottest == 0 || !best_.is_feasible) return ruin_and_recreate(seed, work);
+    return anneal(member, seed, work);
+  }
+
+  Found ruin_and_recreate(std::uint64_t seed, std::int64_t work) {
+    GreedyOptions options;
+    options.budget_bytes = options_.budget_bytes;
+    options.seed = seed;
+    options.max_copies = options_.max_copies;
+    options.max_work = work;
+    if (best_.is_feasible) options.start = best_.plan;
+    GreedyHooks hooks;
+    hooks.should_stop = [this] { return is_stopped_.load(); };
+    hooks.on_better = [this](const std::vector<Recomputation>& plan) { tell(plan, extra_duration_of(plan)); };
+    const auto outcome = Greedy(problem_, options, hooks).run();
+    return {outcome.is_feasible, outcome.plan, outcome.peak_bytes, outcome.extra_duration, nullptr};
+  }
+
+  Found anneal(const Member& member, std::uint64_t seed, std::int64_t work) {
+    AnnealOptions options;
+    options.budget_bytes = options_.budget_bytes;
+    options.seed = seed;
+    options.max_copies = options_.max_copies;
+    options.max_work = work;
+    options.hottest = member.hottest;
+    options.coldest = member.coldest;
+    AnnealHooks hooks;
+    hooks.should_stop = [this] { return is_stopped_.load(); };
+    hooks.on_better = [this](const std::vector<Recomputation>& plan, std::int64_t extra) { tell(plan, extra); };
+    Anneal annealing(problem_, options, hooks);
+    annealing.run(member.is_from_best ? best_.plan : std::vector<Recomputation>{});
+    return {annealing.has_best(), annealing.best(), 0, annealing.best_extra_duration(), nullptr};
+  }
+
+  std::int64_t extra_duration_of(const std::vector<Recomputation>& plan) const {
+    std::int64_t extra = 0;
+    for (const auto& r : plan) extra += problem_.recompute_duration[r.node];
+    return extra;
+  }
+
+  bool merge(Found& found) {
+    if (best_.is_feasible && (!found.is_feasible || found.extra_duration >= best_.extra_duration)) return false;
+    if (!found.is_feasible && found.peak_bytes >= best_.peak_bytes) return false;
+    best_.is_feasible = found.is_feasible;
+    best_.plan = std::move(found.plan);
+    best_.extra_duration = found.extra_duration;
+    best_.peak_bytes = found.peak_bytes;
+    return true;
+  }
+
+  static constexpr std::int64_t kFirstRounds = 48;
+  static constexpr std::chrono::milliseconds kLook{30};
+
+  const Problem& problem_;
+  PortfolioOptions options_;
+  PortfolioHooks hooks_;
+  Clock::time_point started_;
+  PortfolioOutcome best_;
+  std::int64_t rounds_without_ = 0;
+  std::atomic<bool> is_stopped_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int32_t num_running_ = 0;
+  bool has_news_ = false;
+  std::vector<Recomputation> news_;
+  std::int64_t told_extra_duration_ = std::numeric_limits<std::int64_t>::max();
+};
+
+}  // namespace lowtide

@@ -1,0 +1,58 @@
+"""What the planners on the native core answer: steps, and the course of a search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from lowtide.ir import Incumbent, Status, Step
+from lowtide.ir.sequence import steps_from_sequence
+from lowtide.planners.flat import FlatGraph, Recomputation, sequence_of
+from lowtide.planners.protocol import PlanRequest, Proposal
+
+__all__ = ["Recorder", "baseline_if_it_fits", "steps_of"]
+
+
+def steps_of(flat: FlatGraph, recomputations: Sequence[Recomputation]) -> tuple[Step, ...]:
+    """The steps of a set of recomputations."""
+    return steps_from_sequence(flat.graph, sequence_of(flat, recomputations))
+
+
+def baseline_if_it_fits(flat: FlatGraph, request: PlanRequest, started: float) -> Proposal | None:
+    """The order without recomputation, proven optimal, where it fits; else None.
+
+    Args:
+        flat: The graph of the request.
+        request: What to plan.
+        started: ``time.monotonic()`` at the start.
+    """
+    from lowtide.planners.core import load_bytes_by_stage, native_problem
+
+    peak_bytes = max(load_bytes_by_stage(native_problem(flat), ()), default=0)
+    if peak_bytes > request.budget_bytes:
+        return None
+    duration = request.graph.baseline_duration
+    incumbent = Incumbent(time.monotonic() - started, duration, duration)
+    if request.on_progress is not None:
+        request.on_progress(incumbent)
+    return Proposal(Status.OPTIMAL, steps_of(flat, ()), lower_bound_duration=duration, incumbents=(incumbent,))
+
+
+class Recorder:
+    """Turns the core's better plans into incumbents with their true duration, views included."""
+
+    def __init__(self, flat: FlatGraph, on_progress: Callable[[Incumbent], None] | None, started: float) -> None:
+        self.incumbents: list[Incumbent] = []
+        self._flat = flat
+        self._on_progress = on_progress
+        self._started = started
+
+    def note(self, stages: list[int], nodes: list[int]) -> None:
+        """Take down a better plan: node ``nodes[i]`` is recomputed in stage ``stages[i]``."""
+        chosen = [Recomputation(stage, node) for stage, node in zip(stages, nodes, strict=True)]
+        duration_by_node = self._flat.graph.node_by_name
+        duration = sum(duration_by_node[name].duration for name in sequence_of(self._flat, chosen))
+        incumbent = Incumbent(time.monotonic() - self._started, duration, None)
+        self.incumbents.append(incumbent)
+        if self._on_progress is not None:
+            self._on_progress(incumbent)

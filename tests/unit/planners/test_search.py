@@ -1,0 +1,197 @@
+"""The planner search: its plans against the referee, exhaustive search, greedy, and its own promises."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from itertools import combinations, pairwise, product
+
+import pytest
+
+from lowtide.importers.generate import graph_from_spec
+from lowtide.ir import Graph, Incumbent, Scope, Status
+from lowtide.ir.sequence import baseline_steps
+from lowtide.planners.flat import Recomputation as Again
+from lowtide.planners.flat import flatten, sequence_of
+from lowtide.planners.greedy import GreedyPlanner
+from lowtide.planners.profile import peak_bytes
+from lowtide.planners.protocol import Planner, PlanRequest, Proposal
+from lowtide.planners.search import SearchPlanner
+from lowtide.referee import baseline, largest_working_set, replay
+
+WORK = 300_000
+
+
+def propose(
+    graph: Graph, budget_bytes: int, *, seed: int = 0, threads: int = 1, max_copies: int | None = None, work: int = WORK
+) -> Proposal:
+    request = PlanRequest(
+        graph=graph, budget_bytes=budget_bytes, seed=seed, threads=threads, scope=Scope(max_copies=max_copies)
+    )
+    return SearchPlanner(max_work=work).propose(request)
+
+
+def between(graph: Graph, fraction: float) -> int:
+    """A budget between the largest working set and the baseline's peak."""
+    least, most = largest_working_set(graph).size_bytes, baseline(graph).peak_bytes
+    return least + int(fraction * (most - least))
+
+
+def duration_of(graph: Graph, proposal: Proposal) -> int:
+    assert proposal.steps is not None
+    return replay(graph, proposal.steps).duration
+
+
+def shortest_by_exhaustion(graph: Graph, budget_bytes: int) -> int | None:
+    """Least duration of any set of recomputations whose plan fits, by trying all of them."""
+    flat = flatten(graph)
+    pairs = [
+        Again(stage, node)
+        for stage, node in product(range(len(flat.nodes)), repeat=2)
+        if node < stage <= flat.last_stage[node]
+    ]
+    best: int | None = None
+    for number in range(len(pairs) + 1):
+        for chosen in combinations(pairs, number):
+            sequence = sequence_of(flat, chosen)
+            duration = sum(graph.node_by_name[name].duration for name in sequence)
+            if (best is None or duration < best) and peak_bytes(graph, sequence) <= budget_bytes:
+                best = duration
+    return best
+
+
+def test_it_is_a_planner() -> None:
+    assert isinstance(SearchPlanner(), Planner)
+
+
+def test_a_budget_of_the_baselines_peak_is_met_at_once_and_proven_optimal(random_graph: Callable[..., Graph]) -> None:
+    for seed in range(10):
+        graph = random_graph(seed, num_nodes=10)
+        proposal = propose(graph, baseline(graph).peak_bytes)
+        assert proposal.status is Status.OPTIMAL
+        assert proposal.steps == baseline_steps(graph)
+
+
+def test_what_it_calls_feasible_the_referee_accepts_within_the_budget(random_graph: Callable[..., Graph]) -> None:
+    num_feasible = 0
+    for seed in range(160):
+        graph = random_graph(seed, num_nodes=6 + seed % 25)
+        budget_bytes = between(graph, random.Random(seed).choice([0.3, 0.6, 0.9]))
+        proposal = propose(graph, budget_bytes, seed=seed, threads=1 + seed % 2)
+        assert proposal.steps is not None
+        replayed = replay(graph, proposal.steps)
+        assert (replayed.peak_bytes <= budget_bytes) == (proposal.status is not Status.TIMEOUT)
+        assert replayed.peak_bytes <= baseline(graph).peak_bytes
+        num_feasible += proposal.status is Status.FEASIBLE
+    assert num_feasible >= 30
+
+
+def test_small_graphs_against_exhaustive_search(random_graph: Callable[..., Graph]) -> None:
+    num_solvable = 0
+    for seed in range(120):
+        graph = random_graph(seed, num_nodes=5, rich=seed % 2 == 0)
+        budget_bytes = between(graph, 0.5)
+        if budget_bytes >= baseline(graph).peak_bytes:
+            continue
+        shortest = shortest_by_exhaustion(graph, budget_bytes)
+        proposal = propose(graph, budget_bytes)
+        if shortest is None:
+            assert proposal.status is Status.TIMEOUT
+            continue
+        num_solvable += 1
+        assert proposal.status is Status.FEASIBLE
+        assert duration_of(graph, proposal) == shortest
+    assert num_solvable >= 10
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_same_seed_and_threads_give_the_same_plan(threads: int) -> None:
+    graph = graph_from_spec("generate:transformer?layers=6")
+    budget_bytes = between(graph, 0.4)
+    first = propose(graph, budget_bytes, threads=threads, work=20_000_000)
+    assert first.status is Status.FEASIBLE
+    assert propose(graph, budget_bytes, threads=threads, work=20_000_000).steps == first.steps
+
+
+def test_it_is_never_worse_than_greedy_and_better_on_transformers() -> None:
+    graph = graph_from_spec("generate:transformer?layers=20")
+    budget_bytes = baseline(graph).peak_bytes * 50 // 100
+    work = 150_000_000
+    greedy = GreedyPlanner(max_work=work).propose(PlanRequest(graph=graph, budget_bytes=budget_bytes))
+    assert duration_of(graph, propose(graph, budget_bytes, work=work)) < duration_of(graph, greedy)
+
+
+@pytest.mark.parametrize("max_copies", [1, 2, 3])
+def test_no_node_is_executed_more_often_than_the_scope_allows(
+    max_copies: int, random_graph: Callable[..., Graph], training_graph: Callable[..., Graph]
+) -> None:
+    graphs = [*(random_graph(seed, num_nodes=20) for seed in range(20)), training_graph(num_layers=20)]
+    most = 0
+    for graph in graphs:
+        proposal = propose(graph, between(graph, 0.4), max_copies=max_copies)
+        assert proposal.steps is not None
+        most = max(most, *replay(graph, proposal.steps).num_copies_by_node.values())
+    assert most == max_copies
+
+
+@pytest.mark.parametrize("budget_bytes", [0, 1])
+def test_a_hopeless_budget_gives_the_smallest_peak_met(budget_bytes: int, training_graph: Callable[..., Graph]) -> None:
+    graph = training_graph(num_layers=20)
+    proposal = propose(graph, budget_bytes)
+    assert proposal.status is Status.TIMEOUT
+    assert proposal.steps is not None
+    assert proposal.incumbents == ()
+    assert budget_bytes < replay(graph, proposal.steps).peak_bytes < baseline(graph).peak_bytes
+
+
+def test_progress_is_told_as_it_comes_and_is_the_course_of_the_search(training_graph: Callable[..., Graph]) -> None:
+    graph = training_graph(num_layers=30)
+    told: list[Incumbent] = []
+    budget_bytes = baseline(graph).peak_bytes * 45 // 100
+    request = PlanRequest(graph=graph, budget_bytes=budget_bytes, threads=2, on_progress=told.append)
+    proposal = SearchPlanner(max_work=WORK).propose(request)
+    assert tuple(told) == proposal.incumbents
+    durations = [incumbent.duration for incumbent in told]
+    assert all(a is not None and b is not None and a > b for a, b in pairwise(durations))
+    assert durations[-1] == duration_of(graph, proposal)
+
+
+def test_an_error_in_the_progress_callback_arrives_as_itself(training_graph: Callable[..., Graph]) -> None:
+    def fail(_: Incumbent) -> None:
+        raise RuntimeError("the disk is full")
+
+    graph = training_graph(num_layers=10)
+    budget_bytes = baseline(graph).peak_bytes * 60 // 100
+    request = PlanRequest(graph=graph, budget_bytes=budget_bytes, threads=2, on_progress=fail)
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        SearchPlanner(max_work=WORK).propose(request)
+
+
+@pytest.mark.parametrize("percent", [60, 1])
+def test_it_stops_when_asked_and_keeps_its_best(percent: int, training_graph: Callable[..., Graph]) -> None:
+    graph = training_graph(num_layers=40)
+    asked = threading.Event()
+
+    def should_stop() -> bool:
+        asked.set()
+        return True
+
+    budget_bytes = baseline(graph).peak_bytes * percent // 100
+    request = PlanRequest(graph=graph, budget_bytes=budget_bytes, threads=2, should_stop=should_stop)
+    proposal = SearchPlanner(max_work=10**15).propose(request)
+    assert asked.is_set()
+    assert proposal.steps is not None
+    assert replay(graph, proposal.steps).peak_bytes < baseline(graph).peak_bytes
+
+
+def test_a_time_limit_ends_it(training_graph: Callable[..., Graph]) -> None:
+    graph = training_graph(num_layers=40)
+    budget_bytes = baseline(graph).peak_bytes * 60 // 100
+    started = time.monotonic()
+    proposal = SearchPlanner(max_work=10**15).propose(
+        PlanRequest(graph=graph, budget_bytes=budget_bytes, threads=2, time_limit_seconds=0.5)
+    )
+    assert 0.4 < time.monotonic() - started < 10
+    assert proposal.status is Status.FEASIBLE
