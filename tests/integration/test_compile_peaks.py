@@ -76,7 +76,8 @@ def test_everything_on_the_device_is_within_the_budget() -> None:
         assert everything <= report["budget_bytes"]
         assert everything == pytest.approx(report["planned_peak_bytes"], rel=0.01)
         gradients = step["before_optimizer"] - step["start"]
-        assert gradients == pytest.approx(report["parameter_bytes"], rel=0.001)
+        # some hundred bytes for the objects around each gradient come on top
+        assert gradients == pytest.approx(report["parameter_bytes"], abs=100_000)
         # not counted by a plan: AdamW, which goes over one parameter after the other, takes two of its size
         temporary = step["optimizer"] - step["before_optimizer"]
         assert temporary == pytest.approx(2 * result["largest_parameter_bytes"], rel=0.01)
