@@ -1,6 +1,7 @@
 """Draws docs/images/memory.png: memory over one training step of a real run, plain and within a budget.
 
-    python tools/draw_readme_picture.py [--budget 45%] [-o docs/images/memory.png]
+    python tools/draw_readme_picture.py              measures, keeps what it measured, draws
+    python tools/draw_readme_picture.py --redraw     draws what was measured before
 
 Both curves are measured: while a step runs, a thread reads how many bytes the process holds from malloc.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import threading
 import time
 from pathlib import Path
@@ -17,7 +19,9 @@ from typing import Any
 from lowtide.measure import active_meter, measure_in_subprocess
 from lowtide.reports.curves_png import CurvesPanel, draw_curves_png
 
-_PICTURE = Path(__file__).parents[1] / "docs" / "images" / "memory.png"
+_ROOT = Path(__file__).parents[1]
+_PICTURE = _ROOT / "docs" / "images" / "memory.png"
+_MEASURED = _ROOT / "benchmarks" / "results" / "memory.json"
 _MODELS = {"unet": "U-Net, GroupNorm", "resnet50_like": "ResNet-50-like, BatchNorm", "gpt2": "GPT-2, 8 layers"}
 _NUM_POINTS = 400
 _SECONDS_BETWEEN_SAMPLES = 0.0002
@@ -26,21 +30,27 @@ _NUM_STEPS = 4
 
 def main() -> None:
     """Measure each model in a process of its own, then draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget", default="45%", help="as lowtide.compile takes it (default 45%%)")
-    parser.add_argument("--model", action="append", choices=tuple(_MODELS), help="repeat it; default: all")
-    parser.add_argument("-o", "--output", type=Path, default=_PICTURE)
+    parser.add_argument("--redraw", action="store_true", help="measure nothing")
     options = parser.parse_args()
-    panels = []
-    for model in options.model or _MODELS:
-        print(f"{model}: plain and within {options.budget}")
-        held = measure_in_subprocess(
-            f"{Path(__file__).stem}:record_model", kwargs={"model": model, "budget": options.budget}
+    if not options.redraw:
+        _MEASURED.write_text(json.dumps(_measure(options.budget)) + "\n", encoding="utf-8")
+    held_by_model = json.loads(_MEASURED.read_text(encoding="utf-8"))
+    panels = [CurvesPanel(title=_MODELS[model], **held) for model, held in held_by_model.items()]
+    _PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    draw_curves_png(panels, _PICTURE, subtitle="bytes from malloc during one training step, as measured")
+    print(f"{_PICTURE}: {_PICTURE.stat().st_size} bytes")
+
+
+def _measure(budget: str) -> dict[str, dict[str, Any]]:
+    held_by_model = {}
+    for model in _MODELS:
+        print(f"{model}: plain and within {budget}")
+        held_by_model[model] = measure_in_subprocess(
+            f"{Path(__file__).stem}:record_model", kwargs={"model": model, "budget": budget}
         )
-        panels.append(CurvesPanel(title=_MODELS[model], **held))
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    draw_curves_png(panels, options.output, subtitle="bytes from malloc during one training step, as measured")
-    print(f"{options.output}: {options.output.stat().st_size} bytes")
+    return held_by_model
 
 
 def record_model(*, model: str, budget: str) -> dict[str, Any]:
@@ -60,7 +70,7 @@ def record_model(*, model: str, budget: str) -> dict[str, Any]:
     assert compilation is not None, "the model was called"
     most_seconds = max(plain[-1][0], planned[-1][0])
     return {
-        "seconds": [most_seconds * index / (_NUM_POINTS - 1) for index in range(_NUM_POINTS)],
+        "seconds": [round(most_seconds * index / (_NUM_POINTS - 1), 5) for index in range(_NUM_POINTS)],
         "plain_bytes": _most_per_piece(plain, most_seconds=most_seconds),
         "planned_bytes": _most_per_piece(planned, most_seconds=most_seconds),
         "budget_bytes": compilation.budget_bytes,

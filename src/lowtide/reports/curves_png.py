@@ -17,7 +17,7 @@ __all__ = ["CurvesPanel", "draw_curves_png"]
 
 _PLAIN, _PLANNED, _TEXT = "#e08a00", "#2b8cc4", "#737c86"
 _MIB = 2**20
-_DOTS_PER_INCH = 160
+_DOTS_PER_INCH = 130
 
 
 @dataclass(frozen=True, slots=True)
