@@ -147,7 +147,7 @@ def render_readme_block(results: Results) -> str:
                 f"Peak of a training step and its time relative to plain PyTorch. {num_equal} of {len(equal)} lowtide "
                 f"runs are equal to plain PyTorch to the bit. {run['processor']}, {run['num_threads']} thread, "
                 f"torch {run['packages']['torch']}; median of {run['num_rounds']} interleaved steps. "
-                "Reproduce: `python -m benchmarks.training` (about ten minutes); wins and losses: "
+                "Reproduce: `python -m benchmarks.training` (twenty minutes of CPU time); wins and losses: "
                 "[docs/benchmarks.md](docs/benchmarks.md)."
             ),
             "",

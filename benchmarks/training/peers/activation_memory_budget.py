@@ -22,8 +22,8 @@ class ActivationMemoryBudget:
     name = "activation_memory_budget"
     limits = (
         "Its budget is a ratio of the saved bytes, not a peak in bytes, and a smaller ratio may give a larger peak "
-        "(pytorch#197838). AOTAutograd's dropout rounds otherwise than eager's: models with dropout are in general "
-        "not equal to the bit (with p = 0.1 in float32, as here, they are by luck)."
+        "(pytorch#197838). AOTAutograd's dropout rounds otherwise than eager's, so models with dropout are equal to "
+        "the bit by luck only (p = 0.1 in float32, as here, has it); the tables say at which ratios they were not."
     )
 
     def settings(self) -> tuple[Setting, ...]:
