@@ -42,6 +42,7 @@ struct Spans {
   std::vector<std::int32_t> start;  // first column of each span
   std::vector<std::int32_t> end;    // the column after its last one
   std::vector<std::int64_t> size;   // in units
+  std::vector<std::int64_t> width;  // in steps
   std::vector<std::int64_t> load;   // of each column: units live in it
   std::int64_t peak = 0;            // the largest load; no layout can be lower
 
@@ -86,6 +87,7 @@ inline Spans make_spans(const std::vector<std::int64_t>& starts, const std::vect
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     spans.start.push_back(column_from(starts[i]));
     spans.end.push_back(column_from(ends[i]));
+    spans.width.push_back(ends[i] - starts[i]);
     change[spans.start[i]] += sizes[i];
     change[spans.end[i]] -= sizes[i];
   }

@@ -53,7 +53,13 @@ class Packer {
   static constexpr std::int32_t kMostSpans = 8000;  // the search is as deep as there are spans
 
   Packer(const Spans& spans, PackOptions options)
-      : spans_(spans), options_(std::move(options)), random_(options_.seed), started_(Clock::now()) {}
+      : spans_(spans), options_(std::move(options)), random_(options_.seed), started_(Clock::now()) {
+    for (std::int32_t i = 0; i < spans.num_spans() && spans.num_spans() <= kMostSpans; ++i) {
+      std::int32_t overlaps = 0;
+      for (std::int32_t j = 0; j < spans.num_spans(); ++j) overlaps += spans.overlap(i, j);
+      num_overlaps_.push_back(overlaps);
+    }
+  }
 
   PackOutcome run() {
     if (spans_.peak > options_.capacity) return {PackAnswer::kImpossible, {}, 0, 0};
@@ -63,7 +69,7 @@ class Packer {
       const auto answer = search(ranking(round), limit);
       if (answer != PackAnswer::kGaveUp) return {answer, offsets_, footprint_of(spans_, offsets_), num_nodes_};
       if (is_stopped_ || num_nodes_ >= options_.max_nodes) return {PackAnswer::kGaveUp, {}, 0, num_nodes_};
-      if (round % kNumOrders == kNumOrders - 1) limit *= 2;
+      if (round % (2 * kNumOrders) == 2 * kNumOrders - 1) limit *= 2;
     }
   }
 
@@ -80,23 +86,24 @@ class Packer {
     bool operator<(const Reached& other) const { return std::tie(offset, rank) < std::tie(other.offset, other.rank); }
   };
 
-  // Spans by falling importance; the later rounds shuffle a little.
+  // Spans by falling importance (his W, A, T are width, area, total); every other round is shuffled a little.
   std::vector<std::int32_t> ranking(std::size_t round) {
     const auto contention = contention_of(spans_);
     Group order(spans_.size.size());
     std::iota(order.begin(), order.end(), 0);
     std::vector<std::array<double, 3>> key(order.size());
     for (const auto i : order) {
-      const auto width = static_cast<double>(spans_.length(i)), total = static_cast<double>(contention[i]);
+      const auto width = static_cast<double>(spans_.width[i]), total = static_cast<double>(contention[i]);
       const auto size = static_cast<double>(spans_.size[i]), area = width * size;
-      const std::array<std::array<double, 3>, kNumOrders> keys{{{total, area, width},
-                                                                {total, width, area},
+      const auto overlaps = static_cast<double>(num_overlaps_[i]);
+      const std::array<std::array<double, 3>, kNumOrders> keys{{{total, width, area},
+                                                                {total, overlaps, width},
+                                                                {total, area, width},
+                                                                {area, width, total},
                                                                 {width, area, total},
-                                                                {area, total, width},
-                                                                {size, total, width},
-                                                                {total, size, width}}};
+                                                                {size, width, total}}};
       key[i] = keys[round % kNumOrders];
-      if (round >= kNumOrders) key[i][0] *= 1.0 + 0.1 * static_cast<double>(random_.below(1000)) / 1000.0;
+      if (round / kNumOrders % 2 == 1) key[i][0] *= 1.0 + 0.1 * static_cast<double>(random_.below(1000)) / 1000.0;
     }
     std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return key[a] > key[b]; });
     std::vector<std::int32_t> rank(order.size());
@@ -261,7 +268,7 @@ class Packer {
   Clock::time_point started_;
   std::int64_t num_nodes_ = 0, last_node_ = 0;
   bool is_cut_ = false, is_stopped_ = false;
-  std::vector<std::int32_t> rank_, twin_before_;
+  std::vector<std::int32_t> num_overlaps_, rank_, twin_before_;
   std::vector<std::int64_t> floor_, offsets_, left_, bottom_;
   std::vector<bool> is_placed_;
   std::vector<std::pair<std::int32_t, std::size_t>> history_;      // span, raised before it
