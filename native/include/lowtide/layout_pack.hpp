@@ -8,14 +8,14 @@
 //                    that it overlaps. One whose floor was passed must first be raised by another.
 //   dominance        a span is not placed at or above the top that another unplaced one would have at its own floor:
 //                    that one could be moved down there.
-//   inference        in every column: the lowest floor of its unplaced spans (at least the offset reached: floors are
-//                    monotonic) plus what they need together must not exceed the capacity.
+//   inference        in every column: f plus the sizes of the unplaced spans with a floor of f or more must not exceed
+//                    the capacity, for every f (floors are at least the offset reached: they are monotonic).
 //   decomposition    spans that no chain of overlaps connects any more are packed apart; if one group cannot, no other
 //                    choice within the others helps.
 //   twins            equal spans are placed by rank.
 //   hatless          a span placed with nothing unplaced that overlaps it is in nobody's way: no other place for it helps.
 // Departures: a search is restarted with other ranks and twice the nodes (the paper runs its orders round robin); floors
-// of passed spans are raised by what must come beneath them.
+// of passed spans are raised by what must come beneath them; inference looks at every f, not the lowest floor alone.
 #pragma once
 
 #include <array>
@@ -116,8 +116,7 @@ class Packer {
     floor_.assign(spans_.size.size(), 0);
     offsets_.assign(spans_.size.size(), 0);
     is_placed_.assign(spans_.size.size(), false);
-    left_ = spans_.load;
-    bottom_.assign(spans_.load.size(), 0);
+    above_.assign(spans_.load.size(), 0);
     raised_.clear();
     twin_before_ = twins();
     last_node_ = std::min(options_.max_nodes, num_nodes_ + limit);
@@ -191,23 +190,25 @@ class Packer {
     return is_stopped_;
   }
 
-  // Whether in every column what is unplaced has room above its lowest floor.
+  // Whether in every column those unplaced spans with a floor of f or more have room above f, for every f.
   bool may_fit(const Group& group, Reached reached) {
-    const auto first = spans_.start[group.front()];
-    auto last = first;
-    for (const auto span : group) last = std::max(last, spans_.end[span]);
-    std::fill(bottom_.begin() + first, bottom_.begin() + last, std::numeric_limits<std::int64_t>::max());
     std::int64_t lowest_top = std::numeric_limits<std::int64_t>::max();  // whoever raises a passed span comes first
     for (const auto span : group) {
       if (!is_passed(span, reached)) lowest_top = std::min(lowest_top, floor_[span] + spans_.size[span]);
     }
+    falling_.clear();
+    auto last = spans_.start[group.front()];
     for (const auto span : group) {
-      const auto floor = is_passed(span, reached) ? lowest_top : floor_[span];
-      if (floor > options_.capacity - spans_.size[span]) return false;
-      for (auto c = spans_.start[span]; c < spans_.end[span]; ++c) bottom_[c] = std::min(bottom_[c], floor);
+      last = std::max(last, spans_.end[span]);
+      falling_.push_back({is_passed(span, reached) ? lowest_top : floor_[span], span});
     }
-    for (auto c = first; c < last; ++c) {
-      if (left_[c] > 0 && bottom_[c] + left_[c] > options_.capacity) return false;
+    std::sort(falling_.begin(), falling_.end(), std::greater<>());
+    std::fill(above_.begin() + spans_.start[group.front()], above_.begin() + last, 0);
+    for (const auto& [floor, span] : falling_) {
+      const auto room = options_.capacity - floor;
+      for (auto c = spans_.start[span]; c < spans_.end[span]; ++c) {
+        if ((above_[c] += spans_.size[span]) > room) return false;
+      }
     }
     return true;
   }
@@ -238,7 +239,6 @@ class Packer {
     offsets_[span] = floor_[span];
     is_placed_[span] = true;
     history_.push_back({span, raised_.size()});
-    for (auto c = spans_.start[span]; c < spans_.end[span]; ++c) left_[c] -= spans_.size[span];
     bool has_above = false;
     for (const auto other : group) {
       if (spans_.start[other] >= spans_.end[span]) break;
@@ -259,7 +259,6 @@ class Packer {
       raised_.pop_back();
     }
     is_placed_[span] = false;
-    for (auto c = spans_.start[span]; c < spans_.end[span]; ++c) left_[c] += spans_.size[span];
   }
 
   const Spans& spans_;
@@ -269,7 +268,8 @@ class Packer {
   std::int64_t num_nodes_ = 0, last_node_ = 0;
   bool is_cut_ = false, is_stopped_ = false;
   std::vector<std::int32_t> num_overlaps_, rank_, twin_before_;
-  std::vector<std::int64_t> floor_, offsets_, left_, bottom_;
+  std::vector<std::int64_t> floor_, offsets_, above_;
+  std::vector<std::pair<std::int64_t, std::int32_t>> falling_;  // floor, span
   std::vector<bool> is_placed_;
   std::vector<std::pair<std::int32_t, std::size_t>> history_;      // span, raised before it
   std::vector<std::pair<std::int32_t, std::int64_t>> raised_;      // span, floor before
