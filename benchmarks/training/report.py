@@ -27,6 +27,7 @@ _BEGIN, _END = "<!-- benchmarks: begin -->\n", "<!-- benchmarks: end -->\n"
 _CHECKPOINT, _LOWTIDE, _EAGER = "checkpoint per block", "lowtide", "eager"
 _AT_CHECKPOINT_PEAK = "at checkpoint's peak"
 _AIM = 0.5
+_SHARED = ("system", "processor", "num_cores", "python", "packages", "num_threads", "seed", "num_rounds")
 _TITLES = {
     "unet": "U-Net (GroupNorm)",
     "resnet50_like": "ResNet-50-like (BatchNorm)",
@@ -63,10 +64,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """One run of the benchmark."""
+    """What one file holds: one run of the benchmark, or several of other models each, with the same options."""
 
-    run: dict[str, Any]
+    runs: tuple[dict[str, Any], ...]
     rows: tuple[Row, ...]
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The first run; what all of them share is the same in each."""
+        return self.runs[0]
 
     @property
     def models(self) -> list[str]:
@@ -78,12 +84,27 @@ class Results:
 
 
 def read_results(lines: Iterable[str]) -> Results:
-    """Put contenders and their rounds together."""
+    """Put runs, contenders and their rounds together.
+
+    Raises:
+        ValueError: The file holds runs that cannot stand in one table.
+    """
     records = [json.loads(line) for line in lines]
-    (run,) = [record for record in records if record["record"] == "run"]
+    runs: list[dict[str, Any]] = []
+    for record in records:
+        if record["record"] == "run":
+            runs.append({**record, "models": []})
+        elif record["record"] == "contender" and record["model"] not in runs[-1]["models"]:
+            runs[-1]["models"].append(record["model"])
+    measured = [model for run in runs for model in run["models"]]
+    if len(set(measured)) < len(measured):
+        raise ValueError(f"a model is in two runs ({', '.join(measured)}): keep the lines of one")
+    for name in _SHARED:
+        if any(run[name] != runs[0][name] for run in runs):
+            raise ValueError(f"runs with different {name}: measure them alike")
     rounds = [record for record in records if record["record"] == "round"]
     return Results(
-        run=run, rows=tuple(_read_row(record, rounds) for record in records if record["record"] == "contender")
+        runs=tuple(runs), rows=tuple(_read_row(record, rounds) for record in records if record["record"] == "contender")
     )
 
 
@@ -101,7 +122,7 @@ def render_page(results: Results) -> str:
             "",
             "## How it was measured",
             "",
-            *_describe_run(results.run),
+            *_describe_runs(results),
             "",
             "## At the peak of checkpoint per block",
             "",
@@ -198,15 +219,19 @@ def _read_row(record: dict[str, Any], rounds: Sequence[dict[str, Any]]) -> Row:
     )
 
 
-def _describe_run(run: dict[str, Any]) -> list[str]:
+def _describe_runs(results: Results) -> list[str]:
+    run = results.run
     packages = ", ".join(f"{package} {version}" for package, version in run["packages"].items())
-    load = run["load_average_at_start"][0]
     return [
         (
-            f"- {run['processor']}, {run['num_cores']} cores, {run['system']}; load average {load} at the start: "
-            "other work ran on the machine, so CPU time is what counts here, not the clock."
+            f"- {run['processor']}, {run['num_cores']} cores, {run['system']}, Python {run['python']}, {packages}. "
+            "Other work ran on the machine, so CPU time is what counts here, not the clock."
         ),
-        f"- Python {run['python']}, {packages}; commit {run['commit']}, {run['started']}.",
+        *(
+            f"- {', '.join(run['models'])}: started {run['started']}, "
+            f"load average {run['load_average_at_start'][0]}, commit {run['commit']}."
+            for run in results.runs
+        ),
         (
             f"- {run['num_threads']} thread, seed {run['seed']}, {run['dtype']}, {run['optimizer']}; `lowtide.models` "
             'with their default options; lowtide with `counts="compiled"`, budgets relative to its own plain peak.'
