@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lowtide/greedy.hpp"
+#include "lowtide/order.hpp"
 #include "lowtide/portfolio.hpp"
 #include "lowtide/problem.hpp"
 #include "lowtide/profile.hpp"
@@ -47,19 +48,32 @@ std::pair<Int32s, Int32s> columns(const std::vector<lowtide::Recomputation>& pla
   return result;
 }
 
-void insert_checked(const lowtide::Problem& problem, lowtide::Profile& profile, std::int32_t stage, std::int32_t node) {
-  const bool is_known = node >= 0 && node < problem.num_nodes() && stage < problem.num_nodes();
-  if (!is_known || !profile.may_insert(stage, node, INT64_MAX)) {
+void insert_checked(lowtide::Profile& profile, std::int32_t stage, std::int32_t node) {
+  if (!profile.may_insert(stage, node, INT64_MAX)) {
     throw lowtide::ProblemError("node " + std::to_string(node) + " cannot be recomputed in stage " +
                                 std::to_string(stage));
   }
   profile.insert(stage, node);
 }
 
-Int64s load_bytes(const lowtide::Problem& problem, const Int32s& stages, const Int32s& nodes) {
+// The inverse of columns().
+std::vector<lowtide::Recomputation> recomputations(const lowtide::Problem& problem, const Int32s& stages,
+                                                   const Int32s& nodes) {
   if (stages.size() != nodes.size()) throw lowtide::ProblemError("stages and nodes differ in length");
+  std::vector<lowtide::Recomputation> plan;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (nodes[i] < 0 || nodes[i] >= problem.num_nodes() || stages[i] < 0 || stages[i] >= problem.num_nodes()) {
+      throw lowtide::ProblemError("node " + std::to_string(nodes[i]) + " cannot be recomputed in stage " +
+                                  std::to_string(stages[i]));
+    }
+    plan.push_back({stages[i], nodes[i]});
+  }
+  return plan;
+}
+
+Int64s load_bytes(const lowtide::Problem& problem, const Int32s& stages, const Int32s& nodes) {
   lowtide::Profile profile(problem, 0);
-  for (std::size_t i = 0; i < stages.size(); ++i) insert_checked(problem, profile, stages[i], nodes[i]);
+  for (const auto r : recomputations(problem, stages, nodes)) insert_checked(profile, r.stage, r.node);
   return profile.load_bytes();
 }
 
@@ -98,8 +112,9 @@ lowtide::GreedyOutcome run_greedy(const lowtide::Problem& problem, std::int64_t 
 lowtide::PortfolioOutcome run_search(const lowtide::Problem& problem, std::int64_t budget_bytes, std::uint64_t seed,
                                      std::int32_t threads, std::optional<std::int64_t> max_copies,
                                      std::int64_t max_work, std::optional<double> seconds, nb::object on_better,
-                                     nb::object should_stop) {
+                                     nb::object should_stop, const Int32s& start_stages, const Int32s& start_nodes) {
   lowtide::PortfolioOptions options;
+  options.start = recomputations(problem, start_stages, start_nodes);
   options.budget_bytes = budget_bytes;
   options.seed = seed;
   options.num_threads = threads;
@@ -109,6 +124,21 @@ lowtide::PortfolioOutcome run_search(const lowtide::Problem& problem, std::int64
   lowtide::PortfolioHooks hooks{asker(should_stop), teller(on_better)};
   nb::gil_scoped_release released;
   return lowtide::Portfolio(problem, options, hooks).run();
+}
+
+lowtide::OrderOutcome run_order(const lowtide::Problem& problem, std::int64_t budget_bytes, std::uint64_t seed,
+                                std::int64_t max_work, const Int32s& firsts, const Int32s& seconds,
+                                nb::object should_stop) {
+  if (firsts.size() != seconds.size()) throw lowtide::ProblemError("firsts and seconds differ in length");
+  lowtide::OrderOptions options;
+  options.budget_bytes = budget_bytes;
+  options.seed = seed;
+  options.max_work = max_work;
+  std::vector<std::pair<std::int32_t, std::int32_t>> precedence;
+  for (std::size_t i = 0; i < firsts.size(); ++i) precedence.emplace_back(firsts[i], seconds[i]);
+  const auto ask = asker(should_stop);
+  nb::gil_scoped_release released;
+  return lowtide::Order(problem, options, precedence, ask).run();
 }
 
 }  // namespace
@@ -152,6 +182,11 @@ NB_MODULE(_search, module) {
       .def_prop_ro("stages", [](const lowtide::PortfolioOutcome& outcome) { return columns(outcome.plan).first; })
       .def_prop_ro("nodes", [](const lowtide::PortfolioOutcome& outcome) { return columns(outcome.plan).second; });
 
+  nb::class_<lowtide::OrderOutcome>(module, "OrderOutcome")
+      .def_ro("order", &lowtide::OrderOutcome::order)
+      .def_ro("overflow_bytes", &lowtide::OrderOutcome::overflow_bytes)
+      .def_ro("peak_bytes", &lowtide::OrderOutcome::peak_bytes);
+
   module.def("load_bytes", &load_bytes, "problem"_a, nb::kw_only(), "stages"_a, "nodes"_a,
              "Most bytes resident in each stage, for a set of recomputations (stages[i], nodes[i]).");
   module.def("greedy", &run_greedy, "problem"_a, nb::kw_only(), "budget_bytes"_a, "seed"_a,
@@ -160,6 +195,10 @@ NB_MODULE(_search, module) {
              "Recomputations that fit the budget at a small duration, or those of the smallest peak met.");
   module.def("search", &run_search, "problem"_a, nb::kw_only(), "budget_bytes"_a, "seed"_a, "threads"_a,
              "max_copies"_a.none() = nb::none(), "max_work"_a, "seconds"_a.none() = nb::none(),
-             "on_better"_a.none() = nb::none(), "should_stop"_a.none() = nb::none(),
+             "on_better"_a.none() = nb::none(), "should_stop"_a.none() = nb::none(), "start_stages"_a = Int32s{},
+             "start_nodes"_a = Int32s{},
              "As greedy, by a portfolio of annealings and of ruin and recreate; max_work is that of each thread.");
+  module.def("order", &run_order, "problem"_a, nb::kw_only(), "budget_bytes"_a, "seed"_a, "max_work"_a, "firsts"_a,
+             "seconds"_a, "should_stop"_a.none() = nb::none(),
+             "A topological order of small overflow; node seconds[i] comes after node firsts[i].");
 }

@@ -55,6 +55,14 @@ class SearchOutcome:
     @property
     def nodes(self) -> list[int]: ...
 
+class OrderOutcome:
+    @property
+    def order(self) -> list[int]: ...
+    @property
+    def overflow_bytes(self) -> int: ...
+    @property
+    def peak_bytes(self) -> int: ...
+
 def load_bytes(problem: Problem, *, stages: Sequence[int], nodes: Sequence[int]) -> list[int]: ...
 def greedy(
     problem: Problem,
@@ -78,4 +86,16 @@ def search(
     seconds: float | None = None,
     on_better: Callable[[list[int], list[int]], object] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    start_stages: Sequence[int] = (),
+    start_nodes: Sequence[int] = (),
 ) -> SearchOutcome: ...
+def order(
+    problem: Problem,
+    *,
+    budget_bytes: int,
+    seed: int,
+    max_work: int,
+    firsts: Sequence[int],
+    seconds: Sequence[int],
+    should_stop: Callable[[], bool] | None = None,
+) -> OrderOutcome: ...

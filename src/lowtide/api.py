@@ -21,7 +21,14 @@ from lowtide.planning.addresses import choose_layouter
 from lowtide.planning.analysis import Analysis, AnalysisPoint, Holding, analyze_graph, holdings_at_peak
 from lowtide.planning.facts import gather_facts, read_budget
 from lowtide.planning.failures import PlannerFailed
-from lowtide.planning.options import ProgressCallback, StopCallback, build_request, check_limits, choose_planner
+from lowtide.planning.options import (
+    ProgressCallback,
+    StopCallback,
+    build_request,
+    check_limits,
+    choose_planner,
+    searched_order,
+)
 from lowtide.planning.search import Search
 from lowtide.planning.words import explain_missing_plan, log_result
 from lowtide.referee import VerifiedPlan, check_plan
@@ -94,6 +101,7 @@ def plan(
     """
     started = time.perf_counter()
     facts = gather_facts(graph)
+    chosen = choose_planner(planner)
     request = build_request(
         graph,
         max_copies=max_copies,
@@ -102,10 +110,11 @@ def plan(
         time_limit_seconds=time_limit_seconds,
         on_progress=on_progress,
         should_stop=should_stop,
+        order=searched_order(chosen, keep_order=keep_order),
     )
     search = Search(
         facts,
-        choose_planner(planner),
+        chosen,
         request,
         keep_order=keep_order,
         bound=bound,

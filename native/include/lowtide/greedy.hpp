@@ -31,6 +31,7 @@ struct GreedyOptions {
   std::int64_t max_work = 0;                                           // stages touched while improving
   double seconds = std::numeric_limits<double>::infinity();
   std::vector<Recomputation> start;  // what to begin with
+  std::int64_t max_repair_work = std::numeric_limits<std::int64_t>::max();  // stages touched until a first plan fits
 };
 
 struct GreedyHooks {
@@ -82,9 +83,11 @@ class Greedy {
   }
 
   GreedyOutcome run() {
-    for (const auto r : options_.start) put(r);
+    for (const auto r : options_.start) {
+      if (profile_.may_insert(r.stage, r.node, options_.max_copies)) put(r);
+    }
     note_peak();
-    allow_repair(kRepairWorkPerNode * problem_.num_nodes());
+    allow_repair(most_repair_work());
     repair();
     prune(profile_.recomputations());
     note_peak();
@@ -248,6 +251,10 @@ class Greedy {
   }
 
   // ---------------------------------------------------------------- repair: insert until nothing overflows
+  std::int64_t most_repair_work() const {
+    return std::min(options_.max_repair_work, kRepairWorkPerNode * problem_.num_nodes());
+  }
+
   void allow_repair(std::int64_t work) { repair_limit_ = profile_.work() + work; }
 
   bool repair() {
@@ -385,7 +392,7 @@ class Greedy {
     for (const auto r : profile_.recomputations()) take(r);
     const auto highest = profile_.peak_bytes();
     const auto span = highest - options_.budget_bytes;
-    const auto last_work = profile_.work() + kRepairWorkPerNode * problem_.num_nodes();
+    const auto last_work = profile_.work() + most_repair_work();
     for (std::int64_t level = 1; level <= kNumLevels && !is_stopped() && profile_.work() < last_work; ++level) {
       allow_repair(last_work - profile_.work());
       profile_.set_budget(highest - span / kNumLevels * level - span % kNumLevels * level / kNumLevels);

@@ -34,6 +34,7 @@ struct PortfolioOptions {
   std::int64_t max_copies = std::numeric_limits<std::int64_t>::max();
   std::int64_t max_work = 0;  // of each thread
   double seconds = std::numeric_limits<double>::infinity();
+  std::vector<Recomputation> start;  // what to begin with; it need not fit
 };
 
 struct PortfolioHooks {
@@ -131,7 +132,8 @@ class Portfolio {
     }
   }
 
-  void tell(const std::vector<Recomputation>& plan, std::int64_t extra_duration) {
+  void tell(const std::vector<Recomputation>& plan, std::int64_t extra_duration, std::int64_t budget_bytes) {
+    if (budget_bytes > options_.budget_bytes) return;  // it may fit all the same; the end of the search will say so
     const std::lock_guard<std::mutex> held(mutex_);
     if (extra_duration >= told_extra_duration_) return;
     told_extra_duration_ = extra_duration;
@@ -154,27 +156,40 @@ class Portfolio {
     };
     const auto seed = Random(options_.seed * 0x9e3779b97f4a7c15ULL + number).next();
     const auto& member = kMembers[number % std::size(kMembers)];
-    if (member.hottest == 0 || !best_.is_feasible) return ruin_and_recreate(seed, work);
-    return anneal(member, seed, work);
+    const auto budget_bytes = budget_of(number);
+    auto found = member.hottest == 0 || best_.plan.empty() ? ruin_and_recreate(budget_bytes, seed, work)
+                                                           : anneal(member, budget_bytes, seed, work);
+    found.is_feasible = found.is_feasible && found.peak_bytes <= options_.budget_bytes;
+    return found;
   }
 
-  Found ruin_and_recreate(std::uint64_t seed, std::int64_t work) {
+  // Where nothing fits yet, most searches try a budget on the way from the smallest peak met to the one asked for: what
+  // fits there is the start of the next.
+  std::int64_t budget_of(std::uint64_t number) const {
+    if (best_.is_feasible || best_.num_rounds == 0) return options_.budget_bytes;
+    const auto missing = best_.peak_bytes - options_.budget_bytes;
+    const auto step = static_cast<std::int64_t>(number % kStepsDown);
+    return options_.budget_bytes + missing / kStepsDown * step;
+  }
+
+  Found ruin_and_recreate(std::int64_t budget_bytes, std::uint64_t seed, std::int64_t work) {
     GreedyOptions options;
-    options.budget_bytes = options_.budget_bytes;
+    options.budget_bytes = budget_bytes;
     options.seed = seed;
     options.max_copies = options_.max_copies;
     options.max_work = work;
-    if (best_.is_feasible) options.start = best_.plan;
+    if (best_.num_rounds > 0) options.max_repair_work = work;
+    options.start = best_.is_feasible || best_.num_rounds > 0 ? best_.plan : options_.start;
     GreedyHooks hooks;
     hooks.should_stop = [this] { return is_stopped_.load(); };
-    hooks.on_better = [this](const std::vector<Recomputation>& plan) { tell(plan, extra_duration_of(plan)); };
+    hooks.on_better = [this, budget_bytes](const std::vector<Recomputation>& plan) { tell(plan, extra_duration_of(plan), budget_bytes); };
     const auto outcome = Greedy(problem_, options, hooks).run();
     return {outcome.is_feasible, outcome.plan, outcome.peak_bytes, outcome.extra_duration, nullptr};
   }
 
-  Found anneal(const Member& member, std::uint64_t seed, std::int64_t work) {
+  Found anneal(const Member& member, std::int64_t budget_bytes, std::uint64_t seed, std::int64_t work) {
     AnnealOptions options;
-    options.budget_bytes = options_.budget_bytes;
+    options.budget_bytes = budget_bytes;
     options.seed = seed;
     options.max_copies = options_.max_copies;
     options.max_work = work;
@@ -182,16 +197,25 @@ class Portfolio {
     options.coldest = member.coldest;
     AnnealHooks hooks;
     hooks.should_stop = [this] { return is_stopped_.load(); };
-    hooks.on_better = [this](const std::vector<Recomputation>& plan, std::int64_t extra) { tell(plan, extra); };
+    hooks.on_better = [this, budget_bytes](const std::vector<Recomputation>& plan, std::int64_t extra) {
+      tell(plan, extra, budget_bytes);
+    };
     Anneal annealing(problem_, options, hooks);
     annealing.run(member.is_from_best ? best_.plan : std::vector<Recomputation>{});
-    return {annealing.has_best(), annealing.best(), 0, annealing.best_extra_duration(), nullptr};
+    if (!annealing.has_best()) return {false, {}, std::numeric_limits<std::int64_t>::max(), 0, nullptr};
+    return {true, annealing.best(), peak_of(annealing.best()), annealing.best_extra_duration(), nullptr};
   }
 
   std::int64_t extra_duration_of(const std::vector<Recomputation>& plan) const {
     std::int64_t extra = 0;
     for (const auto& r : plan) extra += problem_.recompute_duration[r.node];
     return extra;
+  }
+
+  std::int64_t peak_of(const std::vector<Recomputation>& plan) const {
+    Profile profile(problem_, options_.budget_bytes);
+    for (const auto& r : plan) profile.insert(r.stage, r.node);
+    return profile.peak_bytes();
   }
 
   bool merge(Found& found) {
@@ -205,6 +229,7 @@ class Portfolio {
   }
 
   static constexpr std::int64_t kFirstRounds = 48;
+  static constexpr std::int64_t kStepsDown = 5;
   static constexpr std::chrono::milliseconds kLook{30};
 
   const Problem& problem_;

@@ -48,10 +48,17 @@ class Recorder:
         self._started = started
 
     def note(self, stages: list[int], nodes: list[int]) -> None:
-        """Take down a better plan: node ``nodes[i]`` is recomputed in stage ``stages[i]``."""
+        """Take down a plan if it is better: node ``nodes[i]`` is recomputed in stage ``stages[i]``."""
+        self.note_in(self._flat, stages, nodes)
+
+    def note_in(self, flat: FlatGraph, stages: Sequence[int], nodes: Sequence[int]) -> None:
+        """The same, for a plan in the order of another flat graph."""
         chosen = [Recomputation(stage, node) for stage, node in zip(stages, nodes, strict=True)]
-        duration_by_node = self._flat.graph.node_by_name
-        duration = sum(duration_by_node[name].duration for name in sequence_of(self._flat, chosen))
+        node_by_name = flat.graph.node_by_name
+        duration = sum(node_by_name[name].duration for name in sequence_of(flat, chosen))
+        best = self.incumbents[-1].duration if self.incumbents else None
+        if best is not None and duration >= best:
+            return
         incumbent = Incumbent(time.monotonic() - self._started, duration, None)
         self.incumbents.append(incumbent)
         if self._on_progress is not None:

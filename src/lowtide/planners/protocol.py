@@ -61,7 +61,11 @@ class Proposal:
 
 @runtime_checkable
 class Planner(Protocol):
-    """Something that proposes plans."""
+    """Something that proposes plans.
+
+    A planner that can leave the given order says so by an attribute ``searches_order = True``; it is then asked for
+    plans with scope ``free`` unless the order is to be kept. All others are asked for plans in the given order.
+    """
 
     @property
     def name(self) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from lowtide.errors import InputError
 from lowtide.ir import Graph, Incumbent, Scope
 from lowtide.planners.protocol import Planner, PlanRequest
 
-__all__ = ["ProgressCallback", "StopCallback", "build_request", "check_limits", "choose_planner"]
+__all__ = ["ProgressCallback", "StopCallback", "build_request", "check_limits", "choose_planner", "searched_order"]
 
 ProgressCallback: TypeAlias = Callable[[Incumbent], None]
 """Told of every better plan or bound."""
@@ -34,6 +34,11 @@ def choose_planner(planner: str | Planner) -> Planner:
     return planner
 
 
+def searched_order(planner: Planner, *, keep_order: bool) -> Literal["fixed", "free"]:
+    """The orders that a planner searches: that given, unless it says ``searches_order`` and may leave it."""
+    return "free" if getattr(planner, "searches_order", False) and not keep_order else "fixed"
+
+
 def build_request(
     graph: Graph,
     *,
@@ -43,6 +48,7 @@ def build_request(
     time_limit_seconds: float | None,
     on_progress: ProgressCallback | None,
     should_stop: StopCallback | None,
+    order: Literal["fixed", "free"] = "fixed",
 ) -> PlanRequest:
     """Everything that a planner is told, but for the budget, which is 0 yet.
 
@@ -53,9 +59,8 @@ def build_request(
     return PlanRequest(
         graph=graph,
         budget_bytes=0,
-        # Every planner so far keeps the given order; a plan that leaves it is marked so when it is replayed.
         scope=Scope(
-            order="fixed", max_copies=None if max_copies is None else _check_whole("max_copies", max_copies, smallest=1)
+            order=order, max_copies=None if max_copies is None else _check_whole("max_copies", max_copies, smallest=1)
         ),
         seed=seed,
         threads=_check_whole("threads", _num_usable_cores() if threads is None else threads, smallest=1),

@@ -34,6 +34,8 @@ _PLANNER_SHARE = 0.75  # of a time limit that planner and bound share
 _MIN_BUDGET_RESOLUTION = 256
 _SECONDS_BETWEEN_LOOKS = 0.05
 
+_HAS_PLAN = (Status.OPTIMAL, Status.FEASIBLE)
+
 T = TypeVar("T")
 
 
@@ -252,18 +254,20 @@ class Search:
             raise PlannerFailed(self.planner, f"proposed what breaks a rule: {error}") from error
         _check_claims(self.planner, request, proposal, replayed)
         is_in_order = replayed.first_executions == request.graph.order
+        scope = replace(request.scope, order="fixed") if is_in_order and proposal.status in _HAS_PLAN else request.scope
         if self.keep_order and not is_in_order:
             raise PlannerFailed(self.planner, "was asked to keep the given order and left it")
         attempt = Attempt(
             budget_bytes=budget_bytes,
             status=proposal.status,
-            scope=request.scope,
+            scope=scope,
             steps=steps,
             replayed=replayed,
             lower_bound_duration=proposal.lower_bound_duration,
             incumbents=proposal.incumbents,
         )
-        return settle(attempt) if is_in_order else as_free_order(attempt)
+        # A claim about all orders holds for the given one, too, but not the other way round.
+        return settle(attempt) if is_in_order or request.scope.order == "free" else as_free_order(attempt)
 
     def _planner_seconds(self, most_seconds: float | None) -> float | None:
         seconds_left = self._seconds_left()
@@ -317,7 +321,7 @@ def _propose(planner: Planner, request: PlanRequest) -> Proposal:
         raise PlannerFailed(planner, f"failed with {type(error).__name__}: {_one_line(error)}") from error
     if not isinstance(proposal, Proposal):
         raise PlannerFailed(planner, f"answered with a {type(proposal).__name__}, not a Proposal")
-    if proposal.steps is None and proposal.status in (Status.OPTIMAL, Status.FEASIBLE):
+    if proposal.steps is None and proposal.status in _HAS_PLAN:
         raise PlannerFailed(planner, f"claims status {proposal.status} without steps")
     return proposal
 
@@ -327,7 +331,7 @@ def _check_claims(planner: Planner, request: PlanRequest, proposal: Proposal, re
     budget_bytes = request.budget_bytes
     peak = f"peak {format_bytes(replayed.peak_bytes)}, budget {format_bytes(budget_bytes)} ({budget_bytes} bytes)"
     fits = replayed.peak_bytes <= budget_bytes
-    if proposal.status in (Status.OPTIMAL, Status.FEASIBLE) and not fits:
+    if proposal.status in _HAS_PLAN and not fits:
         raise PlannerFailed(planner, f"claims status {proposal.status} for steps that do not fit ({peak})")
     if proposal.status is Status.INFEASIBLE and fits:
         raise PlannerFailed(planner, f"claims that no plan fits, with steps that do ({peak})")
