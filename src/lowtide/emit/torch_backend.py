@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from lowtide.emit.torch_accounting import Counts, StandingBytes, standing_bytes
+from lowtide.emit.torch_budget import BudgetReader
 from lowtide.emit.torch_call import PlannedCall, refuse_active_ddp, refuse_distributed
 from lowtide.emit.torch_guard import StepGuard, retained_peak_bytes, watched_results
 from lowtide.emit.torch_program import boxed_callable, forward_module, joint_modules
@@ -158,9 +159,10 @@ def compile_in_place(model: torch.nn.Module, options: CompileOptions) -> torch.n
     refuse_distributed(model)
     _check_budget_text(options.budget)
     _warn_untested_torch()
+    reader = BudgetReader(options.budget)
     PlannedCall(
         model,
-        backend_for=lambda standing: _Backend(options, standing),
+        backend_for=lambda standing: _Backend(options, standing, reader),
         count_standing=lambda counted: _standing_beside(counted, options),
     ).attach()
     return model
@@ -186,7 +188,7 @@ def dynamo_backend(
     try:
         refuse_active_ddp()
         _refuse_partial_frame()
-        return _Backend(options, standing)(module, example_inputs)
+        return _Backend(options, standing, BudgetReader(options.budget))(module, example_inputs)
     except LowtideError as error:
         return raiser(error)
 
@@ -194,13 +196,14 @@ def dynamo_backend(
 class _Backend:
     """Plans and emits each graph that Dynamo hands over; one object per amount of standing bytes."""
 
-    def __init__(self, options: CompileOptions, standing: StandingBytes) -> None:
+    def __init__(self, options: CompileOptions, standing: StandingBytes, reader: BudgetReader) -> None:
         self._options = options
         self._standing = standing
+        self._reader = reader
 
     def __call__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         kinds = input_kinds_of(module)
-        step = _Step(self._options, self._standing, kinds)
+        step = _Step(self._options, self._standing, self._reader, kinds)
         try:
             refuse_unplannable_inputs(module)
             return trace_with_aot(
@@ -218,9 +221,16 @@ class _Backend:
 class _Step:
     """One compilation: the callbacks of AOTAutograd for one graph."""
 
-    def __init__(self, options: CompileOptions, standing: StandingBytes, kinds: Mapping[int, InputKind]) -> None:
+    def __init__(
+        self,
+        options: CompileOptions,
+        standing: StandingBytes,
+        reader: BudgetReader,
+        kinds: Mapping[int, InputKind],
+    ) -> None:
         self._options = options
         self._standing = standing
+        self._reader = reader
         self._kinds = kinds
         self._cache = default_cost_cache()
         self._guard: StepGuard | None = None
@@ -270,7 +280,9 @@ class _Step:
         input_bytes = sum(graph_input.size_bytes for graph_input in graph.inputs if graph_input.is_counted)
         beside = self._standing.total - input_bytes  # from a peak of the graph to a peak as the budget counts
         baseline_peak_bytes = baseline(graph).peak_bytes + beside
-        budget_bytes = parse_budget(self._options.budget, baseline_peak_bytes=baseline_peak_bytes)
+        budget_bytes = self._reader.bytes_for(
+            baseline_peak_bytes=baseline_peak_bytes, is_training=graph.boundary is not None
+        )
         margin_bytes = _margin_bytes(graph)
         try:
             result, verified = self._options.plan_graph(graph, budget_bytes - beside - margin_bytes)
