@@ -1,12 +1,15 @@
 // A portfolio of searches over threads and seeds.
 //
-//   round      0                 1                    2            ...
-//   thread 0   ruin, recreate    anneal, cold         anneal, hot        each starts from the best of all rounds before,
-//   thread 1   anneal, hot       ruin, recreate       anneal, mild       but for the hot ones, which start from nothing
+//              first half of the work                              second half, in rounds
+//   thread 0   ruin and recreate, as `greedy` alone does it        anneal, cold | ruin ...     | anneal, hot | ...
+//   thread 1   anneal, hot | anneal, cold | anneal, mild | ...     anneal, hot  | anneal, mild | ruin ...    | ...
 //
-// What a search does depends on the problem, its number, its seed and its start alone, its work is counted, and what
-// the searches of a round found is merged in the order of their numbers: equal seeds and threads give equal plans. The
-// clock and should_stop only cut the whole short. Hooks are called by the calling thread alone.
+// In the first half each thread goes its own way. Then every search of a round starts from the best of all that was
+// found before, but for the hot ones, which start from nothing.
+//
+// What a search does depends on the problem, its number, its seed, its work and its start alone, and what is found is
+// merged in the order of the threads: equal seeds and threads give equal plans. The clock and should_stop only cut the
+// whole short. Hooks are called by the calling thread alone.
 #pragma once
 
 #include <atomic>
@@ -56,17 +59,17 @@ class Portfolio {
       : problem_(problem), options_(options), hooks_(std::move(hooks)), started_(Clock::now()) {}
 
   PortfolioOutcome run() {
-    const auto num_threads = std::max(1, options_.num_threads);
-    std::int64_t left = options_.max_work;
-    for (std::int64_t share = options_.max_work / kFirstRounds; left > 0 && !is_stopped_; share += share / 4) {
+    const auto half = options_.max_work - options_.max_work / 2;
+    run_phase(half, 0.5, [&](std::size_t thread) { return go_alone(thread, half); });
+    std::int64_t left = options_.max_work - half;
+    std::int64_t num_idle = 0;  // rounds without anything better
+    for (std::int64_t share = left / kFirstRounds; left > 0 && share > 0 && !is_over_ && num_idle < kMostIdleRounds; share += share / 4) {
       const auto work = std::min(share, left);
       left -= work;
-      std::vector<Found> found(static_cast<std::size_t>(num_threads));
-      run_round(found, work);
-      bool is_better = false;
-      for (auto& one : found) is_better |= merge(one);
-      rounds_without_ = is_better ? 0 : rounds_without_ + 1;
-      ++best_.num_rounds;
+      const auto first = static_cast<std::uint64_t>(best_.num_rounds) * num_threads();
+      num_idle = run_phase(work, 1.0, [&](std::size_t thread) { return search(first + thread, work, best_); })
+                     ? 0
+                     : num_idle + 1;
     }
     return best_;
   }
@@ -77,20 +80,25 @@ class Portfolio {
   struct Found {
     bool is_feasible = false;
     std::vector<Recomputation> plan;
-    std::int64_t peak_bytes = 0;
+    std::int64_t peak_bytes = std::numeric_limits<std::int64_t>::max();
     std::int64_t extra_duration = 0;
     std::exception_ptr error;
   };
 
-  // One search per thread; the calling thread passes on what they find and asks whether to stop.
-  void run_round(std::vector<Found>& found, std::int64_t work) {
+  std::size_t num_threads() const { return static_cast<std::size_t>(std::max(1, options_.num_threads)); }
+
+  // Let every thread work; the calling thread passes on what they find and asks whether to stop. Returns whether the
+  // best has become better.
+  bool run_phase(std::int64_t work, double time_share, const std::function<Found(std::size_t)>& work_on) {
+    if (work <= 0) return false;
+    std::vector<Found> found(num_threads());
     std::vector<std::thread> threads;
+    is_stopped_ = is_over_;
     num_running_ = static_cast<std::int32_t>(found.size());
     for (std::size_t i = 0; i < found.size(); ++i) {
-      const auto number = static_cast<std::uint64_t>(best_.num_rounds) * found.size() + i;
-      threads.emplace_back([this, &found, i, number, work] {
+      threads.emplace_back([this, &found, &work_on, i] {
         try {
-          found[i] = search(number, work);
+          found[i] = work_on(i);
         } catch (...) {
           found[i].error = std::current_exception();
         }
@@ -101,19 +109,23 @@ class Portfolio {
     }
     std::exception_ptr error;
     try {
-      attend();
+      attend(time_share);
     } catch (...) {
       error = std::current_exception();
-      is_stopped_ = true;
+      is_stopped_ = is_over_ = true;
     }
     for (auto& thread : threads) thread.join();
     if (error) std::rethrow_exception(error);
-    for (const auto& one : found) {
+    bool is_better = false;
+    for (auto& one : found) {
       if (one.error) std::rethrow_exception(one.error);
+      is_better |= merge(one, best_);
     }
+    ++best_.num_rounds;
+    return is_better;
   }
 
-  void attend() {
+  void attend(double time_share) {
     std::unique_lock<std::mutex> held(mutex_);
     while (true) {
       changed_.wait_for(held, kLook, [&] { return num_running_ == 0 || has_news_; });
@@ -126,8 +138,10 @@ class Portfolio {
       }
       if (num_running_ == 0 && !has_news_) return;
       held.unlock();
-      if (std::chrono::duration<double>(Clock::now() - started_).count() > options_.seconds) is_stopped_ = true;
-      if (!is_stopped_ && hooks_.should_stop && hooks_.should_stop()) is_stopped_ = true;
+      const auto elapsed = std::chrono::duration<double>(Clock::now() - started_).count();
+      if (elapsed > options_.seconds) is_over_ = true;
+      if (!is_over_ && hooks_.should_stop && hooks_.should_stop()) is_over_ = true;
+      if (is_over_ || elapsed > options_.seconds * time_share) is_stopped_ = true;
       held.lock();
     }
   }
@@ -149,45 +163,64 @@ class Portfolio {
     bool is_from_best;
   };
 
-  Found search(std::uint64_t number, std::int64_t work) {
-    static constexpr Member kMembers[] = {
-        {0.0, 0.0, true}, {1.0, 0.01, false}, {0.1, 0.003, true},  {0.0, 0.0, true},
-        {0.3, 0.003, true}, {0.03, 0.003, true}, {3.0, 0.05, false},
-    };
+  static constexpr Member kMembers[] = {
+      {0.0, 0.0, true},   {1.0, 0.01, false},  {0.1, 0.003, true},  {0.0, 0.0, true},
+      {0.3, 0.003, true}, {0.03, 0.003, true}, {3.0, 0.05, false},
+  };
+
+  // A thread's first half of the work: ruin and recreate in one go, or a few searches each from the best of its own.
+  Found go_alone(std::size_t thread, std::int64_t work) {
+    if (thread == 0) return ruin_and_recreate(options_.budget_bytes, options_.seed, work, best_);
+    PortfolioOutcome own;
+    for (std::int64_t number = 0; number < kSearchesAlone && !is_stopped_; ++number) {
+      auto found = search(thread + static_cast<std::uint64_t>(number) * num_threads(), work / kSearchesAlone, own);
+      merge(found, own);
+      ++own.num_rounds;
+    }
+    return {own.is_feasible, own.plan, own.peak_bytes, own.extra_duration, nullptr};
+  }
+
+  Found search(std::uint64_t number, std::int64_t work, const PortfolioOutcome& best) {
     const auto seed = Random(options_.seed * 0x9e3779b97f4a7c15ULL + number).next();
     const auto& member = kMembers[number % std::size(kMembers)];
-    const auto budget_bytes = budget_of(number);
-    auto found = member.hottest == 0 || best_.plan.empty() ? ruin_and_recreate(budget_bytes, seed, work)
-                                                           : anneal(member, budget_bytes, seed, work);
+    const auto budget_bytes = budget_of(number, best);
+    const bool is_new = best.num_rounds == 0;  // then a hot start does as well as any
+    auto found = member.hottest == 0 || (is_new ? member.is_from_best : best.plan.empty())
+                     ? ruin_and_recreate(budget_bytes, seed, work, best)
+                     : anneal(member, budget_bytes, seed, work, best);
     found.is_feasible = found.is_feasible && found.peak_bytes <= options_.budget_bytes;
     return found;
   }
 
   // Where nothing fits yet, most searches try a budget on the way from the smallest peak met to the one asked for: what
   // fits there is the start of the next.
-  std::int64_t budget_of(std::uint64_t number) const {
-    if (best_.is_feasible || best_.num_rounds == 0) return options_.budget_bytes;
-    const auto missing = best_.peak_bytes - options_.budget_bytes;
+  std::int64_t budget_of(std::uint64_t number, const PortfolioOutcome& best) const {
+    if (best.is_feasible || best.num_rounds == 0) return options_.budget_bytes;
+    const auto missing = best.peak_bytes - options_.budget_bytes;
     const auto step = static_cast<std::int64_t>(number % kStepsDown);
     return options_.budget_bytes + missing / kStepsDown * step;
   }
 
-  Found ruin_and_recreate(std::int64_t budget_bytes, std::uint64_t seed, std::int64_t work) {
+  Found ruin_and_recreate(std::int64_t budget_bytes, std::uint64_t seed, std::int64_t work,
+                          const PortfolioOutcome& best) {
     GreedyOptions options;
     options.budget_bytes = budget_bytes;
     options.seed = seed;
     options.max_copies = options_.max_copies;
     options.max_work = work;
-    if (best_.num_rounds > 0) options.max_repair_work = work;
-    options.start = best_.is_feasible || best_.num_rounds > 0 ? best_.plan : options_.start;
+    if (best.num_rounds > 0) options.max_repair_work = work;
+    options.start = best.is_feasible || best.num_rounds > 0 ? best.plan : options_.start;
     GreedyHooks hooks;
     hooks.should_stop = [this] { return is_stopped_.load(); };
-    hooks.on_better = [this, budget_bytes](const std::vector<Recomputation>& plan) { tell(plan, extra_duration_of(plan), budget_bytes); };
+    hooks.on_better = [this, budget_bytes](const std::vector<Recomputation>& plan) {
+      tell(plan, extra_duration_of(plan), budget_bytes);
+    };
     const auto outcome = Greedy(problem_, options, hooks).run();
     return {outcome.is_feasible, outcome.plan, outcome.peak_bytes, outcome.extra_duration, nullptr};
   }
 
-  Found anneal(const Member& member, std::int64_t budget_bytes, std::uint64_t seed, std::int64_t work) {
+  Found anneal(const Member& member, std::int64_t budget_bytes, std::uint64_t seed, std::int64_t work,
+                          const PortfolioOutcome& best) {
     AnnealOptions options;
     options.budget_bytes = budget_bytes;
     options.seed = seed;
@@ -201,7 +234,7 @@ class Portfolio {
       tell(plan, extra, budget_bytes);
     };
     Anneal annealing(problem_, options, hooks);
-    annealing.run(member.is_from_best ? best_.plan : std::vector<Recomputation>{});
+    annealing.run(member.is_from_best ? best.plan : std::vector<Recomputation>{});
     if (!annealing.has_best()) return {false, {}, std::numeric_limits<std::int64_t>::max(), 0, nullptr};
     return {true, annealing.best(), peak_of(annealing.best()), annealing.best_extra_duration(), nullptr};
   }
@@ -218,17 +251,19 @@ class Portfolio {
     return profile.peak_bytes();
   }
 
-  bool merge(Found& found) {
-    if (best_.is_feasible && (!found.is_feasible || found.extra_duration >= best_.extra_duration)) return false;
-    if (!found.is_feasible && found.peak_bytes >= best_.peak_bytes) return false;
-    best_.is_feasible = found.is_feasible;
-    best_.plan = std::move(found.plan);
-    best_.extra_duration = found.extra_duration;
-    best_.peak_bytes = found.peak_bytes;
+  static bool merge(Found& found, PortfolioOutcome& best) {
+    if (best.is_feasible && (!found.is_feasible || found.extra_duration >= best.extra_duration)) return false;
+    if (!found.is_feasible && found.peak_bytes >= best.peak_bytes) return false;
+    best.is_feasible = found.is_feasible;
+    best.plan = std::move(found.plan);
+    best.extra_duration = found.extra_duration;
+    best.peak_bytes = found.peak_bytes;
     return true;
   }
 
-  static constexpr std::int64_t kFirstRounds = 48;
+  static constexpr std::int64_t kFirstRounds = 16;
+  static constexpr std::int64_t kMostIdleRounds = 4;
+  static constexpr std::int64_t kSearchesAlone = 6;
   static constexpr std::int64_t kStepsDown = 5;
   static constexpr std::chrono::milliseconds kLook{30};
 
@@ -237,7 +272,7 @@ class Portfolio {
   PortfolioHooks hooks_;
   Clock::time_point started_;
   PortfolioOutcome best_;
-  std::int64_t rounds_without_ = 0;
+  bool is_over_ = false;  // of the calling thread; is_stopped_ ends the phase only
   std::atomic<bool> is_stopped_{false};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -24,7 +24,7 @@ __all__ = ["SearchPlanner"]
 
 _logger = logging.getLogger("lowtide")
 
-_WORK_PER_NODE = 4_000_000
+_WORK_PER_NODE = 8_000_000
 _MOST_WORK = 16_000_000_000
 _ORDER_SHARE = 0.2  # of the work and of the time: for the first order
 _WORTHWHILE = 0.9  # of the overflow in the given order: with more, another order gains nothing
