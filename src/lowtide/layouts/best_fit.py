@@ -11,7 +11,7 @@ Lee, *Efficient Memory Management for Deep Neural Net Inference*, 2020, greedy b
 from __future__ import annotations
 
 from lowtide import _layout
-from lowtide.layouts.core import packing_problem
+from lowtide.layouts.core import PackingProblem, packing_problem
 from lowtide.layouts.protocol import LayoutProposal, LayoutRequest
 
 __all__ = ["BestFitLayouter"]
@@ -21,6 +21,9 @@ _MOST_WORK = 500_000_000
 
 _MOST_WORK_PER_SPAN = 500_000
 """Few lifespans have few orders."""
+
+_LEAST_SHARE = 20
+"""What part of the work goes into a footprint below a capacity that is met anyway."""
 
 
 class BestFitLayouter:
@@ -38,13 +41,24 @@ class BestFitLayouter:
             InputError: A size is no multiple of the alignment.
         """
         problem = packing_problem(request)
-        capacity_units = problem.capacity_units
-        outcome = _layout.fit(
-            problem.spans,
-            enough=problem.least_units if capacity_units is None else max(capacity_units, problem.least_units),
-            max_work=min(_MOST_WORK, _MOST_WORK_PER_SPAN * len(problem.placed)),
-            seed=request.seed,
-            seconds=request.time_limit_seconds,
-            should_stop=request.should_stop,
-        )
+        least_units, capacity_units = problem.least_units, problem.capacity_units
+        work = min(_MOST_WORK, _MOST_WORK_PER_SPAN * len(problem.placed))
+        if capacity_units is None or capacity_units <= least_units:
+            return problem.proposal(_fit(problem, least_units, work).offsets, bound_units=problem.spans.peak)
+        # First a little work towards the least there can be, then what it takes to keep within the capacity.
+        outcome = _fit(problem, least_units, work // _LEAST_SHARE)
+        if outcome.footprint > capacity_units:
+            outcome = min(outcome, _fit(problem, capacity_units, work), key=lambda fitted: fitted.footprint)
         return problem.proposal(outcome.offsets, bound_units=problem.spans.peak)
+
+
+def _fit(problem: PackingProblem, enough_units: int, max_work: int) -> _layout.FitOutcome:
+    request = problem.request
+    return _layout.fit(
+        problem.spans,
+        enough=enough_units,
+        max_work=max_work,
+        seed=request.seed,
+        seconds=request.time_limit_seconds,
+        should_stop=request.should_stop,
+    )
