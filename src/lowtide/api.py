@@ -61,7 +61,7 @@ def plan(
     graph: Graph,
     *,
     budget: Budget,
-    planner: str | Planner = "greedy",
+    planner: str | Planner = "search",
     keep_order: bool = False,
     max_copies: int | None = None,
     time_limit_seconds: float | None = None,
@@ -130,7 +130,7 @@ def plan(
 def analyze(
     graph: Graph,
     *,
-    planner: str | Planner = "greedy",
+    planner: str | Planner = "search",
     time_limit_seconds: float | None = 30.0,
     seed: int = 0,
     threads: int | None = None,
@@ -266,7 +266,7 @@ def compile(  # noqa: A001 - the name users know from torch.compile
     budget: Budget,
     counts: str = "device",
     optimizer: torch.optim.Optimizer | None = None,
-    planner: str | Planner = "greedy",
+    planner: str | Planner = "search",
     costs: str = "profiled",
     time_limit_seconds: float | None = 20.0,
     seed: int = 0,
@@ -326,7 +326,7 @@ def dynamo_backend(module: Any, example_inputs: Sequence[Any], options: Mapping[
     """
     from lowtide.emit import torch_backend
 
-    planning = _planning(choose_planner("greedy"), time_limit_seconds=20.0, seed=0)
+    planning = _planning(choose_planner("search"), time_limit_seconds=20.0, seed=0)
     try:
         chosen = torch_backend.read_options(options or {}, plan_graph=planning)
     except InputError as error:

@@ -60,7 +60,7 @@ class Portfolio {
 
   PortfolioOutcome run() {
     const auto half = options_.max_work - options_.max_work / 2;
-    run_phase(half, 0.5, [&](std::size_t thread) { return go_alone(thread, half); });
+    run_phase(half, kShareAlone, [&](std::size_t thread) { return go_alone(thread, half); });
     std::int64_t left = options_.max_work - half;
     std::int64_t num_idle = 0;  // rounds without anything better
     for (std::int64_t share = left / kFirstRounds; left > 0 && share > 0 && !is_over_ && num_idle < kMostIdleRounds; share += share / 4) {
@@ -262,6 +262,7 @@ class Portfolio {
   }
 
   static constexpr std::int64_t kFirstRounds = 16;
+  static constexpr double kShareAlone = 0.7;  // of the time, where there is a limit
   static constexpr std::int64_t kMostIdleRounds = 4;
   static constexpr std::int64_t kSearchesAlone = 6;
   static constexpr std::int64_t kStepsDown = 5;

@@ -29,7 +29,7 @@ def plan(
         str | None,
         typer.Option(metavar="B", help="Bytes, 1.5GiB, 60% of the plain peak, or min. Without it: an analysis."),
     ] = None,
-    planner: Annotated[str, typer.Option(metavar="NAME", help="A planner's name, or pkg.mod:Class.")] = "greedy",
+    planner: Annotated[str, typer.Option(metavar="NAME", help="A planner's name, or pkg.mod:Class.")] = "search",
     time_limit: Annotated[float | None, typer.Option(metavar="S", help="Seconds for planner and bound.")] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed and threads, same plan.")] = 0,
     threads: Annotated[int | None, typer.Option(metavar="N", help="Threads; all by default.")] = None,

@@ -1,4 +1,4 @@
-"""Greedy insertion of recomputations, then ruin and recreate: the default planner.
+"""Greedy insertion of recomputations, then ruin and recreate.
 
 The engine is native (``native/include/lowtide/greedy.hpp``) and searches sets of pairs (stage, node before it): stage
 j executes its recomputations in order and then the j-th node of the given order, every copy lives until its last use.

@@ -71,12 +71,12 @@ def test_bug_whose_traceback_cannot_be_saved_still_exits_70(
 def test_failure_of_a_builtin_planner_is_our_bug(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lowtide.planners.greedy import GreedyPlanner
+    from lowtide.planners.search import SearchPlanner
 
     monkeypatch.setattr(tempfile, "tempdir", str(workplace))
-    monkeypatch.setattr(GreedyPlanner, "propose", failing_with(IndexError("7")))
+    monkeypatch.setattr(SearchPlanner, "propose", failing_with(IndexError("7")))
     assert main(["plan", "four.json", "--budget", "20"]) == 70
-    assert "planner 'greedy' failed with IndexError: 7" in capsys.readouterr().err
+    assert "planner 'search' failed with IndexError: 7" in capsys.readouterr().err
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
