@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lowtide.errors import InputError
+from lowtide.ir.serde import is_special_file
 
 __all__ = [
     "StdoutKeptClean",
@@ -99,6 +100,8 @@ def check_writable(path: Path) -> None:
     Raises:
         InputError: Its folder does not exist, or the path is a folder.
     """
+    if is_special_file(path):  # a device or pipe: what it takes shows when it is written
+        return
     if path.is_dir():
         raise InputError(f"-o {path}: is a folder: name a file in it")
     if not path.parent.is_dir():

@@ -342,6 +342,34 @@ def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]
 
 
+def test_a_symbolic_link_stays_and_leads_to_what_is_written(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_atomically(link, ["new"])
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_a_pipe_is_written_and_not_replaced_by_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomically(pipe, ["new"])
+        assert os.read(reader, 100) == b"new"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_long_name_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 250)
+    write_atomically(path, ["new"])
+    assert path.read_text() == "new"
+
+
 def test_a_new_file_has_the_usual_permissions_and_nothing_else_is_left(tmp_path: Path) -> None:
     save_graph(chain_graph(2), tmp_path / "graph.json")
     (tmp_path / "plain").write_text("")

@@ -11,7 +11,14 @@ from typing import Any
 
 from lowtide.ir.graph import Graph
 from lowtide.ir.plan import Plan
-from lowtide.ir.serde.files import compact_json, name_of_file, parse_json, read_text, write_atomically
+from lowtide.ir.serde.files import (
+    compact_json,
+    is_special_file,
+    name_of_file,
+    parse_json,
+    read_text,
+    write_atomically,
+)
 from lowtide.ir.serde.graph_json import GRAPH_VERSION, graph_from_document, graph_sha256, graph_to_document
 from lowtide.ir.serde.plan_json import PLAN_VERSION, plan_from_document, plan_to_document
 from lowtide.ir.serde.trace_jsonl import TRACE_VERSION, trace_from_lines, trace_to_lines
@@ -25,6 +32,7 @@ __all__ = [
     "graph_from_document",
     "graph_sha256",
     "graph_to_document",
+    "is_special_file",
     "load_document",
     "load_graph",
     "load_plan",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +13,15 @@ from typing import Any, NoReturn
 
 from lowtide.errors import FormatError
 
-__all__ = ["MAX_FILE_BYTES", "compact_json", "name_of_file", "parse_json", "read_text", "write_atomically"]
+__all__ = [
+    "MAX_FILE_BYTES",
+    "compact_json",
+    "is_special_file",
+    "name_of_file",
+    "parse_json",
+    "read_text",
+    "write_atomically",
+]
 
 MAX_FILE_BYTES = 2**30
 """Files above this are refused before they are read."""
@@ -89,13 +98,20 @@ def compact_json(document: Any) -> str:
 def write_atomically(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
     """Write text to a temporary file beside ``path``, then rename it, so that nothing half written is ever seen.
 
+    A symbolic link stays and its target is written. A device or pipe (``/dev/null``, ``/dev/stdout``) is written as it
+    is: a rename would put a file in its place.
+
     Raises:
         FormatError: The folder is missing or not writable, or the disk is full.
     """
-    target = Path(path)
     temporary: str | None = None
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        if is_special_file(path):
+            with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(chunks)
+            return
+        target = Path(path).resolve()
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:32]}.", suffix=".tmp", dir=target.parent)
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(chunks)
         Path(temporary).chmod(0o666 & ~_current_umask())
@@ -106,6 +122,15 @@ def write_atomically(path: str | os.PathLike[str], chunks: Iterable[str]) -> Non
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+
+
+def is_special_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a path leads to a device, pipe or socket."""
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _current_umask() -> int:
