@@ -428,3 +428,11 @@ def test_an_untested_torch_is_warned_of_once(monkeypatch: pytest.MonkeyPatch, ca
     version = torch.__version__.split("+")[0]
     lines = [record.getMessage() for record in caplog.records if record.name == "lowtide"]
     assert lines == [f"torch {version} is untested with this lowtide; tested: 1.0"]
+
+
+def test_lazy_modules_are_refused_until_they_have_shapes() -> None:
+    model = nn.Sequential(nn.LazyLinear(4), nn.Dropout())
+    with pytest.raises(lowtide.CompileError, match=r"'0\.weight' has no shape yet: call the model once on an example"):
+        lowtide.compile(model, budget="1MiB")
+    model(torch.randn(2, 3))
+    lowtide.compile(model, budget="1MiB", costs="estimated")

@@ -157,6 +157,7 @@ def compile_in_place(model: torch.nn.Module, options: CompileOptions) -> torch.n
     if not isinstance(model, torch.nn.Module):
         raise CompileError(f"{type(model).__name__} is no torch.nn.Module: pass the model itself")
     refuse_distributed(model)
+    _refuse_lazy(model)
     _check_budget_text(options.budget)
     _warn_untested_torch()
     reader = BudgetReader(options.budget)
@@ -166,6 +167,13 @@ def compile_in_place(model: torch.nn.Module, options: CompileOptions) -> torch.n
         count_standing=lambda counted: _standing_beside(counted, options),
     ).attach()
     return model
+
+
+def _refuse_lazy(model: torch.nn.Module) -> None:
+    """Parameters made while Dynamo traces would draw other random numbers than eager's, and have no bytes to count."""
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if torch.nn.parameter.is_lazy(tensor):
+            raise CompileError(f"{name!r} has no shape yet: call the model once on an example before it is compiled")
 
 
 def _standing_beside(model: torch.nn.Module, options: CompileOptions) -> StandingBytes:
