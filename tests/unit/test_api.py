@@ -156,6 +156,22 @@ def test_timeout_is_data_and_knows_the_smallest_peak_met() -> None:
     assert (result.status, result.plan, result.smallest_known_peak_bytes) == (Status.TIMEOUT, None, 24)
 
 
+@pytest.mark.parametrize("planner", ["greedy", "search", "sqrt"])
+def test_inputs_that_nobody_reads_leave_one_by_one(planner: str) -> None:
+    inputs = (Input("x", 5), Input("y", 2), Input("z", 8))
+    node = Node("n", "op", 9, ("z",), (Value("v", 0, alias_of="z"),))
+    graph = Graph("g", inputs, (node,), ("z",), ("n",), "unit")
+    result = api.plan(graph, budget=8, planner=planner, layout=None)
+    assert result.status is Status.INFEASIBLE
+    assert result.largest_working_set_bytes == 10
+    assert "10 B: the graph's inputs need that before anything is computed" in api.explain_missing_plan(result)
+    reordered = replace(graph, inputs=(inputs[1], inputs[0], inputs[2]))
+    for same in (graph, reordered):
+        fitting = api.plan(same, budget=10, planner=planner, layout=None)
+        assert fitting.status is Status.OPTIMAL
+        assert api.require_plan(fitting, same).plan.peak_bytes == 10
+
+
 def test_planners_proof_of_infeasibility_is_passed_on() -> None:
     result = api.plan(four_nodes(), budget=20, planner=FakePlanner(lambda _: Proposal(Status.INFEASIBLE, None)))
     assert (result.status, result.plan) == (Status.INFEASIBLE, None)
@@ -359,7 +375,7 @@ def test_bare_numbers_are_read_where_units_are_abstract_and_few() -> None:
 # ------------------------------------------------------------------------------------------------ rubbish
 
 
-def _raise(error: Exception) -> Any:
+def _raise(error: BaseException) -> Any:
     raise error
 
 
@@ -367,6 +383,7 @@ def _raise(error: Exception) -> Any:
     ("answer", "text"),
     [
         (lambda _: _raise(KeyError("vx")), "failed with KeyError: 'vx'"),
+        (lambda _: _raise(SystemExit(7)), "failed with SystemExit: 7"),
         (lambda _: None, "answered with a NoneType, not a Proposal"),
         (lambda _: Proposal(Status.FEASIBLE, None), "claims status feasible without steps"),
         (
@@ -416,6 +433,10 @@ def test_planners_own_input_errors_pass_unchanged() -> None:
         ({"seed": -1}, "seed -1 must be a whole number, at least 0"),
         ({"threads": 0}, "threads 0 must be a whole number, at least 1"),
         ({"max_copies": True}, "max_copies True must be a whole number, at least 1"),
+        ({"seed": 2**31}, "seed is above 2147483647, the most that is taken: choose a smaller number"),
+        ({"max_copies": 10**20}, "max_copies is above 2147483647, the most that is taken: choose a smaller number"),
+        ({"threads": 10**5}, "threads is above 1024, the most that is taken: choose a smaller number"),
+        ({"time_limit_seconds": 2**1024}, f"time limit {2**1024} must be a number of seconds above 0"),
         ({"time_limit_seconds": 0.0}, "time limit 0.0 must be a number of seconds above 0"),
         ({"time_limit_seconds": float("nan")}, "time limit nan must be a number of seconds above 0"),
     ],

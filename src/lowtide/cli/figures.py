@@ -28,7 +28,10 @@ def print_result(graph: Graph, result: PlanResult, budget: str) -> None:
         print_facts(
             [
                 *facts,
-                ("largest node", f"{result.bottleneck_node}: {format_bytes(result.largest_working_set_bytes)}"),
+                (
+                    "largest node",
+                    f"{result.bottleneck_node or 'none'}: {format_bytes(result.largest_working_set_bytes)}",
+                ),
                 ("smallest peak", f"{format_bytes(result.smallest_known_peak_bytes)}, of the plans met"),
             ]
         )
@@ -80,7 +83,10 @@ def print_analysis(analysis: Analysis) -> None:
         [
             ("graph", f"{analysis.graph or 'unnamed'}, {count_of(analysis.num_nodes, 'node')}"),
             ("plain peak", f"{format_bytes(analysis.baseline_peak_bytes)}, at node {analysis.peak_node}"),
-            ("largest node", f"{analysis.bottleneck_node}: {format_bytes(analysis.largest_working_set_bytes)}"),
+            (
+                "largest node",
+                f"{analysis.bottleneck_node or 'none'}: {format_bytes(analysis.largest_working_set_bytes)}",
+            ),
             ("smallest peak", f"{format_bytes(analysis.smallest_known_peak_bytes)}, planner {analysis.planner}"),
         ]
     )
@@ -110,6 +116,8 @@ def print_analysis(analysis: Analysis) -> None:
 
 
 def _advise(analysis: Analysis) -> str:
+    if analysis.is_node_bound and analysis.bottleneck_node is None:
+        return "The graph's inputs alone need the whole peak, before anything is computed: make them smaller."
     if analysis.is_node_bound:
         return (
             f"Node {analysis.bottleneck_node!r} alone needs the whole peak: neither order nor recomputation can lower "

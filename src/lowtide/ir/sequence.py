@@ -88,6 +88,8 @@ class _Evictions:
         for name in self._last_use:
             if name not in self._outputs:
                 self._end_copy(name)
+        # Of the inputs that nobody reads the largest leaves first: what is left is the first step's memory.
+        self.after[0].sort(key=lambda name: self._value_by_name[name].size_bytes, reverse=True)
 
     def _makes_way(self, value: Value, moment: int) -> bool:
         """Whether the copy of before is gone when the node is executed again, so that the fresh one stays."""

@@ -74,7 +74,7 @@ def _made(name: str, location: str) -> Planner:
         planner = cast("type", made)()
     except LowtideError:
         raise
-    except Exception as error:  # whatever a stranger's module raises while it is imported
+    except (Exception, SystemExit) as error:  # whatever a stranger's module raises while it is imported
         raise InputError(f"planner {name!r:.80}: {location!r:.80} cannot be made: {error}") from error
     if not isinstance(planner, Planner):
         raise InputError(f"planner {name!r:.80}: {location!r:.80} has no name and propose: it is no planner")

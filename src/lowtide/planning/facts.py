@@ -22,8 +22,9 @@ class Facts:
     Attributes:
         graph: The graph.
         baseline: Its given order without recomputation, replayed.
-        bottleneck_node: The node with the largest working set, or None in a graph without nodes.
-        largest_working_set_bytes: What that node needs; no plan can be below it.
+        bottleneck_node: The node with the largest working set, or None where the graph's inputs need more together,
+            before anything is computed, and in a graph without nodes.
+        largest_working_set_bytes: What that node, or the inputs, need; no plan can be below it.
     """
 
     graph: Graph
@@ -43,7 +44,27 @@ def gather_facts(graph: Graph) -> Facts:
         plain = baseline(graph)
     except RefereeError as error:
         raise GraphError(f"graph {graph.name!r} cannot be executed in its given order: {error}") from error
+    first_step_bytes = _first_step_bytes(graph)
+    if first_step_bytes > bottleneck.size_bytes:
+        return Facts(graph, plain, None, first_step_bytes)
     return Facts(graph, plain, bottleneck.node, bottleneck.size_bytes)
+
+
+def _first_step_bytes(graph: Graph) -> Bytes:
+    """The least that any plan's first step needs where inputs that no node reads leave one by one; 0 elsewhere.
+
+    All inputs are resident before it: at best, it evicts the largest of those.
+    """
+    read = {name for node in graph.nodes for name in (*node.inputs, *node.recompute_inputs)}
+    counted = [graph_input for graph_input in graph.inputs if graph_input.is_counted]
+    leaving = [
+        graph_input.size_bytes
+        for graph_input in counted
+        if graph_input.evictable and graph_input.name not in read and graph_input.name not in graph.outputs
+    ]
+    if len(leaving) < 2:
+        return 0
+    return sum(graph_input.size_bytes for graph_input in counted) - max(leaving)
 
 
 def read_budget(facts: Facts, budget: Budget) -> Bytes:

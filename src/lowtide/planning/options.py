@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -17,6 +18,9 @@ ProgressCallback: TypeAlias = Callable[[Incumbent], None]
 
 StopCallback: TypeAlias = Callable[[], bool]
 """Asked now and then; true ends a search with the best found so far."""
+
+_MOST = 2**31 - 1  # of a seed and of copies: what every planner and solver takes
+_MOST_THREADS = 1024
 
 
 def choose_planner(planner: str | Planner) -> Planner:
@@ -59,11 +63,9 @@ def build_request(
     return PlanRequest(
         graph=graph,
         budget_bytes=0,
-        scope=Scope(
-            order=order, max_copies=None if max_copies is None else _check_whole("max_copies", max_copies, smallest=1)
-        ),
+        scope=Scope(order=order, max_copies=None if max_copies is None else _check_whole("max_copies", max_copies, 1)),
         seed=seed,
-        threads=_check_whole("threads", _num_usable_cores() if threads is None else threads, smallest=1),
+        threads=_num_usable_cores() if threads is None else _check_whole("threads", threads, 1, _MOST_THREADS),
         time_limit_seconds=time_limit_seconds,
         on_progress=on_progress,
         should_stop=should_stop,
@@ -77,14 +79,16 @@ def check_limits(*, time_limit_seconds: float | None, seed: int) -> None:
         InputError: An option is out of range.
     """
     limit: object = time_limit_seconds
-    if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
+    if limit is not None and not (isinstance(limit, int | float) and 0 < limit <= sys.float_info.max):
         raise InputError(f"time limit {time_limit_seconds!r} must be a number of seconds above 0")
-    _check_whole("seed", seed, smallest=0)
+    _check_whole("seed", seed, 0)
 
 
-def _check_whole(name: str, number: object, *, smallest: int) -> int:
+def _check_whole(name: str, number: object, smallest: int, largest: int = _MOST) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
         raise InputError(f"{name} {number!r} must be a whole number, at least {smallest}")
+    if number > largest:
+        raise InputError(f"{name} is above {largest}, the most that is taken: choose a smaller number")
     return number
 
 

@@ -317,7 +317,7 @@ def _propose(planner: Planner, request: PlanRequest) -> Proposal:
         proposal: object = planner.propose(request)
     except (InputError, MissingDependency):  # the request is at fault, or the installation
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PlannerFailed(planner, f"failed with {type(error).__name__}: {_one_line(error)}") from error
     if not isinstance(proposal, Proposal):
         raise PlannerFailed(planner, f"answered with a {type(proposal).__name__}, not a Proposal")

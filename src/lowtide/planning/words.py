@@ -17,9 +17,11 @@ def explain_missing_plan(result: PlanResult) -> str:
     budget, smallest_known = format_bytes(result.budget_bytes), format_bytes(result.smallest_known_peak_bytes)
     known = f"The smallest budget known to work is {smallest_known} ({result.smallest_known_peak_bytes} bytes)."
     if result.budget_bytes < result.largest_working_set_bytes:
+        below = f"budget {budget} is below the smallest possible peak {format_bytes(result.largest_working_set_bytes)}"
+        if result.bottleneck_node is None:
+            return f"{below}: the graph's inputs need that before anything is computed. Raise the budget. {known}"
         return (
-            f"budget {budget} is below the smallest possible peak {format_bytes(result.largest_working_set_bytes)}: "
-            f"node {result.bottleneck_node!r} needs that for its inputs and outputs together. "
+            f"{below}: node {result.bottleneck_node!r} needs that for its inputs and outputs together. "
             f"Raise the budget or split that node. {known}"
         )
     if result.status is Status.INFEASIBLE:

@@ -51,6 +51,7 @@ def test_planners_of_other_packages_are_found_by_entry_point(monkeypatch: pytest
             "lowtide.ir:Scope",
             "planner 'lowtide.ir:Scope': 'lowtide.ir:Scope' has no name and propose: it is no planner",
         ),
+        ("sys:exit", "planner 'sys:exit': 'sys:exit' cannot be made: "),
         (":", "planner ':': ':' cannot be made: "),
     ],
 )
