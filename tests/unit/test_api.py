@@ -223,11 +223,15 @@ def test_progress_and_stop_reach_the_planner() -> None:
 
 def test_time_limit_is_shared_between_planner_and_bound() -> None:
     planner = FakePlanner(recomputing)
-    api.plan(four_nodes(), budget=20, planner=planner, time_limit_seconds=8.0, bound=False)
-    api.plan(four_nodes(), budget=20, planner=planner, time_limit_seconds=8.0, should_stop=lambda: True)
-    alone, shared = (request.time_limit_seconds for request in planner.requests)
+    limits = {"time_limit_seconds": 8.0, "should_stop": lambda: True}
+    api.plan(four_nodes(), budget=20, planner=planner, layout=None, bound=False, **limits)  # type: ignore[arg-type]
+    api.plan(four_nodes(), budget=20, planner=planner, layout=None, **limits)  # type: ignore[arg-type]
+    api.plan(four_nodes(), budget=20, planner=planner, bound=False, **limits)  # type: ignore[arg-type]
+    alone, shared, with_addresses = (request.time_limit_seconds for request in planner.requests)
     assert alone is not None
     assert shared is not None
+    assert with_addresses is not None
+    assert 0.5 * alone < with_addresses < 0.7 * alone  # it may have to plan again
     assert 7.0 < alone <= 8.0
     assert 5.0 < shared <= 6.0
 
@@ -445,6 +449,21 @@ def test_options_out_of_range(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError) as caught:
         api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), **options)
     assert str(caught.value) == text
+
+
+def test_what_is_no_graph_and_no_plan_is_refused() -> None:
+    graph: Any = four_nodes()
+    for call in (lambda: api.plan(3, budget=20), lambda: api.analyze(3), lambda: api.verify(3, None)):  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="graph is of type int: give what load_graph or capture returns"):
+            call()
+    result: Any = api.plan(graph, budget="100%")
+    with pytest.raises(InputError, match=r"plan is of type PlanResult: give the \.plan of a result that has one"):
+        api.verify(graph, result)
+
+
+def test_inputs_that_are_no_tuple_are_refused() -> None:
+    with pytest.raises(InputError, match="inputs is of type NoneType: give a tuple of the model's positional"):
+        api.capture(None, None)  # type: ignore[arg-type]
 
 
 def test_object_that_is_no_planner() -> None:

@@ -18,6 +18,7 @@ __all__ = ["Addresses", "choose_layouter"]
 _MOST_SECONDS = 5.0
 _MOST_EXACT_SECONDS = 2.0
 _MOST_EXACT_LIFESPANS = 4000
+_LEAST_SECONDS = 0.2  # even when the time is over: a plan without addresses is no plan
 
 
 def choose_layouter(layout: str | Layouter | None) -> Layouter | None:
@@ -78,7 +79,9 @@ class Addresses:
             lifespans=replayed.lifespans,
             alignment=self.facts.graph.alignment,
             capacity_bytes=capacity_bytes,
-            time_limit_seconds=most_seconds if seconds_left is None else max(0.0, min(most_seconds, seconds_left)),
+            time_limit_seconds=most_seconds
+            if seconds_left is None
+            else max(_LEAST_SECONDS, min(most_seconds, seconds_left)),
             seed=self.seed,
             should_stop=self.should_stop,
         )

@@ -31,6 +31,8 @@ _logger = logging.getLogger("lowtide")
 _MOST_EXTRA_SECONDS = 10.0  # for what nobody asked for by name: a bound, how low a graph can go
 _SHORTEST_SECONDS = 0.05
 _PLANNER_SHARE = 0.75  # of a time limit that planner and bound share
+_FIRST_SHARE = 0.6  # of what the planner gets, where it may have to plan again for the sake of addresses
+_RETRY_SHARE = 0.4  # of what is left then
 _MIN_BUDGET_RESOLUTION = 256
 _SECONDS_BETWEEN_LOOKS = 0.05
 
@@ -235,7 +237,7 @@ class Search:
         request = replace(
             self.request,
             budget_bytes=budget_bytes,
-            time_limit_seconds=self._planner_seconds(most_seconds),
+            time_limit_seconds=self._planner_seconds(most_seconds, is_retry=not is_reported),
             on_progress=self.request.on_progress if is_reported else None,
         )
         proposal = _propose(self.planner, request)
@@ -269,11 +271,13 @@ class Search:
         # A claim about all orders holds for the given one, too, but not the other way round.
         return settle(attempt) if is_in_order or request.scope.order == "free" else as_free_order(attempt)
 
-    def _planner_seconds(self, most_seconds: float | None) -> float | None:
+    def _planner_seconds(self, most_seconds: float | None, *, is_retry: bool) -> float | None:
         seconds_left = self._seconds_left()
         if seconds_left is None:
             return most_seconds
         seconds = seconds_left * (_PLANNER_SHARE if self.bound else 1.0)
+        if self.layouter is not None:
+            seconds *= _RETRY_SHARE if is_retry else _FIRST_SHARE
         return max(_SHORTEST_SECONDS, seconds if most_seconds is None else min(seconds, most_seconds))
 
     def _seconds_left(self) -> float | None:
