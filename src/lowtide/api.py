@@ -100,6 +100,7 @@ def plan(
         PlannerFailed: The planner raised, or proposed what breaks a rule.
     """
     started = time.perf_counter()
+    _check_type("graph", graph, Graph, "what load_graph or capture returns")
     facts = gather_facts(graph)
     chosen = choose_planner(planner)
     request = build_request(
@@ -153,6 +154,7 @@ def analyze(
         PlannerFailed: The planner raised, or proposed what breaks a rule.
     """
     started = time.perf_counter()
+    _check_type("graph", graph, Graph, "what load_graph or capture returns")
     facts = gather_facts(graph)
     request = build_request(
         graph,
@@ -186,9 +188,12 @@ def verify(graph: Graph, plan: Plan, *, budget: Budget | None = None, keep_order
         keep_order: Whether first executions must follow the given order, whatever the plan's scope says.
 
     Raises:
+        InputError: The graph or the plan is none.
         PlanRejected: The first broken rule, with its step.
         UnitError: The budget cannot be read.
     """
+    _check_type("graph", graph, Graph, "what load_graph or capture returns")
+    _check_type("plan", plan, Plan, "the .plan of a result that has one, or what load_plan returns")
     if budget is None:
         return check_plan(graph, plan, keep_order=keep_order)
     budget_bytes = read_budget(gather_facts(graph), budget)
@@ -240,12 +245,13 @@ def capture(
         costs: ``"profiled"``: each distinct op is timed here; ``"estimated"``: from sizes alone, the same anywhere.
 
     Raises:
-        InputError: ``costs`` is unknown, or a loss is given for inference.
+        InputError: ``costs`` is unknown, the inputs are no tuple or list, or a loss is given for inference.
         CompileError: The model cannot be recorded; the message names the place.
         MissingDependency: torch is not installed.
     """
     if costs not in ("profiled", "estimated"):
         raise InputError(f"costs {costs!r} must be 'profiled' or 'estimated'")
+    _check_type("inputs", inputs, (tuple, list), "a tuple of the model's positional arguments")
     if inference and loss is not None:
         raise InputError("a loss is given, but inference has none: leave out one of loss and inference")
     try:
@@ -357,6 +363,11 @@ def _planning(
         return result, require_plan(result, graph)
 
     return plan_graph
+
+
+def _check_type(name: str, given: object, kind: type | tuple[type, ...], wanted: str) -> None:
+    if not isinstance(given, kind):
+        raise InputError(f"{name} is of type {type(given).__name__}: give {wanted}")
 
 
 def _as_missing_torch(error: ModuleNotFoundError, *, needed_for: str) -> Exception:
