@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import platform
 import sys
 import tempfile
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code (see :class:`~lowtide.cli.exit_codes.ExitCode`).
     """
+    _let_stdout_take_any_text()
     try:
         code = _app(args=None if arguments is None else list(arguments), prog_name="lowtide", standalone_mode=False)
     except _UsageError as error:
@@ -77,6 +79,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if code == ExitCode.INTERRUPTED:
         print_error("interrupted")
     return int(code) if isinstance(code, int) else int(ExitCode.DONE)
+
+
+def _let_stdout_take_any_text() -> None:
+    """Names in graphs may be of letters that the terminal's encoding lacks: escape them, as stderr does anyway."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _fail_usage(error: Exception) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from lowtide.cli import main
-from lowtide.ir.serde import load_graph, load_plan
+from lowtide.ir import Graph, Node, Value
+from lowtide.ir.serde import load_graph, load_plan, save_graph
 from lowtide.referee import check_plan
 
 RECOMPUTING = ("--planner", "cli_fakes:Recomputing")
@@ -176,3 +179,13 @@ def test_json_stays_silent_on_stdout_when_input_is_bad(workplace: Path, capsys: 
     assert main(["plan", "missing.json", "--budget", "20", "--json"]) == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", "lowtide: missing.json: no such file\n")
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node("n", "op", 1, (), (Value("v", 64),))
+    save_graph(Graph("\ud800 \u00e9", (), (node,), ("v",), ("n",), "unit"), tmp_path / "graph.json")
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
+    assert main(["plan", str(tmp_path / "graph.json"), "--budget", "100%"]) == 0
+    sys.stdout.flush()
+    assert b"\\ud800 \\xe9, 1 node" in written.getvalue()
