@@ -272,7 +272,7 @@ def compile(  # noqa: A001 - the name users know from torch.compile
     budget: Budget,
     counts: str = "device",
     optimizer: torch.optim.Optimizer | None = None,
-    planner: str | Planner = "search",
+    planner: str | Planner = "greedy",
     costs: str = "profiled",
     time_limit_seconds: float | None = 20.0,
     seed: int = 0,
@@ -288,7 +288,8 @@ def compile(  # noqa: A001 - the name users know from torch.compile
         counts: ``"device"``: parameters, buffers, gradients, optimizer state and the compiled step together;
             ``"compiled"``: what the compiled step allocates, gradients included, beyond parameters, buffers, inputs.
         optimizer: Whose state is counted for ``"device"``.
-        planner: A planner, its name, or ``pkg.mod:Class``.
+        planner: A planner, its name, or ``pkg.mod:Class``. Every new input shape waits for it, so the default is the
+            quick one; ``"search"`` takes several times as long.
         costs: ``"profiled"``: each distinct op is timed here; ``"estimated"``: from sizes alone, the same anywhere.
         time_limit_seconds: Wall-clock cap on the planning of one shape, or None.
         seed: Of the planner.
@@ -332,7 +333,7 @@ def dynamo_backend(module: Any, example_inputs: Sequence[Any], options: Mapping[
     """
     from lowtide.emit import torch_backend
 
-    planning = _planning(choose_planner("search"), time_limit_seconds=20.0, seed=0)
+    planning = _planning(choose_planner("greedy"), time_limit_seconds=20.0, seed=0)
     try:
         chosen = torch_backend.read_options(options or {}, plan_graph=planning)
     except InputError as error:
