@@ -9,7 +9,8 @@
 //
 // What a search does depends on the problem, its number, its seed, its work and its start alone, and what is found is
 // merged in the order of the threads: equal seeds and threads give equal plans. The clock and should_stop only cut the
-// whole short. Hooks are called by the calling thread alone.
+// whole short; the first half, with all of greedy in it, is not cut for the sake of the second. Hooks are called by the
+// calling thread alone.
 #pragma once
 
 #include <atomic>
@@ -60,14 +61,14 @@ class Portfolio {
 
   PortfolioOutcome run() {
     const auto half = options_.max_work - options_.max_work / 2;
-    run_phase(half, kShareAlone, [&](std::size_t thread) { return go_alone(thread, half); });
+    run_phase(half, [&](std::size_t thread) { return go_alone(thread, half); });
     std::int64_t left = options_.max_work - half;
     std::int64_t num_idle = 0;  // rounds without anything better
     for (std::int64_t share = left / kFirstRounds; left > 0 && share > 0 && !is_over_ && num_idle < kMostIdleRounds; share += share / 4) {
       const auto work = std::min(share, left);
       left -= work;
       const auto first = static_cast<std::uint64_t>(best_.num_rounds) * num_threads();
-      num_idle = run_phase(work, 1.0, [&](std::size_t thread) { return search(first + thread, work, best_); })
+      num_idle = run_phase(work, [&](std::size_t thread) { return search(first + thread, work, best_); })
                      ? 0
                      : num_idle + 1;
     }
@@ -89,7 +90,7 @@ class Portfolio {
 
   // Let every thread work; the calling thread passes on what they find and asks whether to stop. Returns whether the
   // best has become better.
-  bool run_phase(std::int64_t work, double time_share, const std::function<Found(std::size_t)>& work_on) {
+  bool run_phase(std::int64_t work, const std::function<Found(std::size_t)>& work_on) {
     if (work <= 0) return false;
     std::vector<Found> found(num_threads());
     std::vector<std::thread> threads;
@@ -109,7 +110,7 @@ class Portfolio {
     }
     std::exception_ptr error;
     try {
-      attend(time_share);
+      attend();
     } catch (...) {
       error = std::current_exception();
       is_stopped_ = is_over_ = true;
@@ -125,7 +126,7 @@ class Portfolio {
     return is_better;
   }
 
-  void attend(double time_share) {
+  void attend() {
     std::unique_lock<std::mutex> held(mutex_);
     while (true) {
       changed_.wait_for(held, kLook, [&] { return num_running_ == 0 || has_news_; });
@@ -141,7 +142,7 @@ class Portfolio {
       const auto elapsed = std::chrono::duration<double>(Clock::now() - started_).count();
       if (elapsed > options_.seconds) is_over_ = true;
       if (!is_over_ && hooks_.should_stop && hooks_.should_stop()) is_over_ = true;
-      if (is_over_ || elapsed > options_.seconds * time_share) is_stopped_ = true;
+      if (is_over_) is_stopped_ = true;
       held.lock();
     }
   }
@@ -262,7 +263,6 @@ class Portfolio {
   }
 
   static constexpr std::int64_t kFirstRounds = 16;
-  static constexpr double kShareAlone = 0.7;  // of the time, where there is a limit
   static constexpr std::int64_t kMostIdleRounds = 4;
   static constexpr std::int64_t kSearchesAlone = 6;
   static constexpr std::int64_t kStepsDown = 5;
@@ -273,7 +273,7 @@ class Portfolio {
   PortfolioHooks hooks_;
   Clock::time_point started_;
   PortfolioOutcome best_;
-  bool is_over_ = false;  // of the calling thread; is_stopped_ ends the phase only
+  bool is_over_ = false;  // of the calling thread; is_stopped_ tells the others
   std::atomic<bool> is_stopped_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
