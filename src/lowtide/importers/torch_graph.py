@@ -28,6 +28,8 @@ __all__ = ["BOUNDARY_NODE", "FxImport", "Split", "graph_from_fx", "module_path"]
 TORCH_ALIGNMENT_BYTES = 64
 """What torch's CPU allocator aligns to."""
 
+_LOSS_ELEMENT_BYTES = 4
+
 BOUNDARY_NODE = "boundary"
 """Name of the node between forward and backward."""
 
@@ -331,12 +333,13 @@ def _loss_bytes(split: Split) -> int:
     """What a loss computed outside of the graph holds at once, by experience: twice the outputs that it reads.
 
     A cross-entropy keeps its log-softmax and makes a gradient of the same size before the one that enters backward.
+    Losses are computed in float32 at least.
     Where the graph itself returns a scalar, that is the loss, and nothing is reserved.
     """
     tensors = [tangent.meta["val"] for tangent in split.tangents]
     if any(tensor.numel() == 1 for tensor in tensors):
         return 0
-    return 2 * sum(int(tensor.untyped_storage().nbytes()) for tensor in tensors)
+    return 2 * sum(tensor.numel() * max(tensor.element_size(), _LOSS_ELEMENT_BYTES) for tensor in tensors)
 
 
 def _last_forward_node(split: Split, fx_graph: fx.Graph) -> fx.Node:
