@@ -339,7 +339,8 @@ def _loss_bytes(split: Split) -> int:
     tensors = [tangent.meta["val"] for tangent in split.tangents]
     if any(tensor.numel() == 1 for tensor in tensors):
         return 0
-    return 2 * sum(tensor.numel() * max(tensor.element_size(), _LOSS_ELEMENT_BYTES) for tensor in tensors)
+    elements = ((int(tensor.numel()), int(tensor.element_size())) for tensor in tensors)
+    return 2 * sum(number * max(size, _LOSS_ELEMENT_BYTES) for number, size in elements)
 
 
 def _last_forward_node(split: Split, fx_graph: fx.Graph) -> fx.Node:
