@@ -25,6 +25,7 @@ from lowtide.emit.torch_program import boxed_callable, forward_module, joint_mod
 from lowtide.errors import CompileError, InfeasibleBudget, InputError, LowtideError, PlanningError
 from lowtide.importers.torch_costs import CostMode, default_cost_cache
 from lowtide.importers.torch_dynamo import input_kinds_of, refuse_unplannable_inputs, trace_with_aot
+from lowtide.importers.torch_graph import BOUNDARY_NODE
 from lowtide.importers.torch_joint import import_forward, import_joint
 from lowtide.ir import Graph, InputKind, PlanResult
 from lowtide.referee import VerifiedPlan, baseline
@@ -56,6 +57,8 @@ _MOST_HELD_BY_LOSS_BYTES = 1024 * 1024
 input behind its scalar. What larger outputs leave there is the caller's."""
 
 
+_BOUNDARY_WORDS = " (the end of forward: the outputs, their gradients, and room for a loss)"
+
 GraphPlanning: TypeAlias = Callable[[Graph, int], tuple[PlanResult, VerifiedPlan]]
 """Plans a graph within bytes, or raises a PlanningError; ``lowtide.api`` passes one in."""
 
@@ -79,7 +82,7 @@ class CompileOptions:
     optimizer: torch.optim.Optimizer | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compilation:
     """What one compilation came to. All bytes are counted as the budget is.
 
@@ -108,6 +111,13 @@ class Compilation:
     result: PlanResult
     verified: VerifiedPlan
     capture_seconds: float
+
+    def __repr__(self) -> str:
+        return (
+            f"<Compilation of a {self.kind} step: budget {format_bytes(self.budget_bytes)}, peak "
+            f"{format_bytes(self.baseline_peak_bytes)} -> {format_bytes(self.planned_peak_bytes)}, TDI "
+            f"{self.verified.plan.tdi_percent:.2f} %>"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The figures, flat, for logs and tables."""
@@ -292,10 +302,7 @@ class _Step:
             baseline_peak_bytes=baseline_peak_bytes, is_training=graph.boundary is not None
         )
         margin_bytes = _margin_bytes(graph)
-        try:
-            result, verified = self._options.plan_graph(graph, budget_bytes - beside - margin_bytes)
-        except PlanningError as error:
-            raise _in_budget_terms(error, budget_bytes, beside + margin_bytes, self._standing) from None
+        budget_bytes, result, verified = self._plan_within(graph, budget_bytes, beside + margin_bytes)
         compilation = Compilation(
             kind=kind,
             counts=self._options.counts,
@@ -313,6 +320,16 @@ class _Step:
         _log_compilation(compilation)
         return compilation
 
+    def _plan_within(self, graph: Graph, budget_bytes: int, beside: int) -> tuple[int, PlanResult, VerifiedPlan]:
+        """Plan a graph; a smaller one that fails within its own percentage may use what a larger one was given."""
+        try:
+            return budget_bytes, *self._options.plan_graph(graph, budget_bytes - beside)
+        except PlanningError as error:
+            granted_bytes = self._reader.largest_granted_bytes
+            if granted_bytes > budget_bytes:
+                return self._plan_within(graph, granted_bytes, beside)
+            raise _in_budget_terms(error, budget_bytes, beside, self._standing) from None
+
 
 def _margin_bytes(graph: Graph) -> int:
     loss_bytes = 0 if graph.boundary is None else graph.boundary.workspace_bytes // 2
@@ -324,11 +341,12 @@ def _in_budget_terms(error: PlanningError, budget_bytes: int, beside: int, stand
     """The planner's refusal with its bytes counted as the user's budget is."""
     working_set = None if error.largest_working_set_bytes is None else error.largest_working_set_bytes + beside
     smallest = None if error.smallest_known_peak_bytes is None else error.smallest_known_peak_bytes + beside
+    is_boundary = error.bottleneck_node == BOUNDARY_NODE
     parts = [f"budget {format_bytes(budget_bytes)} ({budget_bytes} bytes)"]
     if isinstance(error, InfeasibleBudget) and working_set is not None and working_set > budget_bytes:
         parts.append(
             f"is below the smallest possible peak {format_bytes(working_set)}: node {error.bottleneck_node!r} needs "
-            "that for its inputs and outputs together"
+            f"that for its inputs and outputs together{_BOUNDARY_WORDS if is_boundary else ''}"
         )
     else:
         parts.append("has no known plan")

@@ -11,7 +11,8 @@ class BudgetReader:
     """Reads the budget of one model; remembers what a percentage came to in training.
 
     A percentage refers to the plain peak of each graph. Evaluation between training steps has a far smaller one, but
-    the same parameters and optimizer state beside it: it may use what training was given.
+    the same parameters and optimizer state beside it: it may use what training was given. So may a smaller batch that
+    has no plan within its own percentage.
 
     Args:
         budget: As users write it.
@@ -20,6 +21,11 @@ class BudgetReader:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._training_bytes = 0
+
+    @property
+    def largest_granted_bytes(self) -> Bytes:
+        """The most that a training graph was given so far; 0 before the first."""
+        return self._training_bytes
 
     def bytes_for(self, *, baseline_peak_bytes: Bytes, is_training: bool) -> Bytes:
         """The budget of one graph, in bytes.

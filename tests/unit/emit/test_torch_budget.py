@@ -37,6 +37,23 @@ def test_nonsense_is_refused() -> None:
         BudgetReader("plenty").bytes_for(baseline_peak_bytes=10, is_training=True)
 
 
+def test_a_smaller_last_batch_may_use_what_a_larger_one_was_given() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(4)), torch.nn.Flatten())
+    optimizer = torch.optim.AdamW(model.parameters())
+    lowtide.compile(model, budget="90%", optimizer=optimizer, costs="estimated", time_limit_seconds=1.0)
+    given = []
+    for batch in (2048, 1):
+        model(torch.randn(batch, 256)).square().mean().backward()
+        optimizer.zero_grad()
+        compilation = lowtide.last_compilation()
+        assert compilation is not None
+        given.append(compilation.budget_bytes)
+        assert compilation.planned_peak_bytes <= compilation.budget_bytes
+    assert given[1] == given[0]  # 90 % of the small graph would not even hold parameters and optimizer state
+    assert repr(compilation).startswith("<Compilation of a training step: budget ")
+
+
 def test_a_model_that_trained_within_a_percentage_can_be_evaluated() -> None:
     model, inputs, loss_function = models.unet_tiny()
     optimizer = torch.optim.AdamW(model.parameters())
