@@ -52,9 +52,16 @@ def test_capture_plan_verify(folder: Path, capfd: pytest.CaptureFixture[str]) ->
     document = json.loads(capfd.readouterr().out)
     assert document["budget_bytes"] == document["baseline_peak_bytes"] * 8 // 10
     assert document["peak_bytes"] <= document["budget_bytes"]
+    if document["scope"]["order"] == "free":
+        assert document["lower_bound_tdi_percent"] is None  # bounds here are for the given order, never shown beside it
+    assert main(["verify", "graph.json", "plan.json"]) == 0
+    capfd.readouterr()
+    assert main(["plan", "graph.json", "--budget", "80%", "--keep-order", "-o", "kept.json", "--json"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert document["scope"]["order"] == "fixed"
     assert document["num_recomputes"] > 0
     assert document["lower_bound_tdi_percent"] <= document["tdi_percent"]
-    assert main(["verify", "graph.json", "plan.json"]) == 0
+    assert main(["verify", "graph.json", "kept.json"]) == 0
 
 
 def test_inference_has_no_boundary_and_the_function_is_a_source(

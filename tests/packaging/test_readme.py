@@ -76,7 +76,8 @@ def test_other_commands_name_what_exists() -> None:
         if words[0] == "make":
             assert set(words[1:]) <= targets
         else:
-            assert words == ["pip", "install", ".[torch]"]
+            assert words == ["pip", "install", "-c", "constraints.txt", ".[torch]"]
+            assert (ROOT / "constraints.txt").is_file()
             assert "\ntorch = [" in project
 
 
