@@ -5,8 +5,8 @@
 //     └─ End::kLow: a request takes    └─ free neighbours     │
 //        the low end of its hole          coalesce at once    End::kHigh: the high end
 //
-// Placement is best fit by (size, offset), as in Coop (Zhang et al., NeurIPS 2023), or the first hole that is large enough
-// seen from one end. Allocate, take, free and slide take O(log n) expected; owners, pins and neighbours O(1).
+// Placement is best fit by (size, offset), as in Coop (Zhang et al., NeurIPS 2023), or the first hole that is large
+// enough seen from one end. Allocate, take, free and slide take O(log n) expected; owners, pins and neighbours O(1).
 // Twin and oracle: src/lowtide/pool/reference.py. Standard library only.
 #pragma once
 
@@ -33,7 +33,7 @@ enum class Fit : std::uint8_t {
 };
 
 struct Place {
-  End end = End::kLow;  // the end of the hole that is taken; with Fit::kFirst, the end of the arena from which is sought
+  End end = End::kLow;  // of the hole: what is taken; with Fit::kFirst also of the arena: where the search begins
   Fit fit = Fit::kBest;
 };
 
@@ -53,7 +53,9 @@ struct PoolError : std::invalid_argument {
 
 class Pool {
  public:
-  Pool(std::int64_t capacity, std::int64_t alignment) : capacity_(capacity), alignment_(alignment) {
+  // `base` is the offset at which the blocks begin (above 0 for a slab within another pool).
+  Pool(std::int64_t capacity, std::int64_t alignment, std::int64_t base = 0)
+      : capacity_(capacity), alignment_(alignment), high_water_(base) {
     if (alignment <= 0 || (alignment & (alignment - 1)) != 0) {
       throw PoolError("alignment " + std::to_string(alignment) + " is no power of two");
     }
@@ -61,7 +63,12 @@ class Pool {
       throw PoolError("capacity " + std::to_string(capacity) + " is no positive multiple of the alignment " +
                       std::to_string(alignment));
     }
+    if (base < 0 || base % alignment != 0 || base > std::numeric_limits<std::int64_t>::max() - capacity) {
+      throw PoolError("base " + std::to_string(base) + " is no multiple of the alignment " + std::to_string(alignment) +
+                      " from 0 to 2^63 - 1 - " + std::to_string(capacity));
+    }
     first_ = last_ = new_block();
+    blocks_[first_].offset = base;
     blocks_[first_].size = capacity;
     insert_hole(first_);
   }
@@ -81,7 +88,10 @@ class Pool {
     check_alive(hole);
     const Block& block = blocks_[hole];
     if (block.owner != kFree) throw PoolError(name_of(hole) + " is no hole: it has an owner");
-    if (size > block.size) throw PoolError(name_of(hole) + " cannot hold " + std::to_string(size) + " bytes");
+    if (size > block.size) {
+      throw PoolError("the hole of " + std::to_string(block.size) + " bytes at offset " + std::to_string(block.offset) +
+                      " cannot hold " + std::to_string(size) + " bytes");
+    }
     return carve(hole, round_up(size), owner, end);
   }
 
@@ -103,7 +113,7 @@ class Pool {
 
   void pin(BlockId id) {
     check_owned(id);
-    if (blocks_[id].pins == std::numeric_limits<std::int32_t>::max()) throw PoolError(name_of(id) + " has too many pins");
+    if (blocks_[id].pins == std::numeric_limits<std::int32_t>::max()) throw PoolError(name_of(id) + " has 2^31 pins");
     ++blocks_[id].pins;
   }
 
@@ -129,6 +139,15 @@ class Pool {
     high_water_ = std::max(high_water_, blocks_[id].offset + blocks_[id].size);
     coalesce(hole);
     return id;
+  }
+
+  // The hole that begins at an offset, or kNone.
+  BlockId hole_at(std::int64_t offset) const { return by_offset_.at(offset); }
+
+  // Throws where no pool could serve such a request.
+  static void check_request(std::int64_t size, Owner owner) {
+    if (size < 0) throw PoolError("a block of " + std::to_string(size) + " bytes is asked for: below 0");
+    check_owner(owner);
   }
 
   // Unchecked; a reference lasts until the next call that changes the pool.
@@ -243,8 +262,8 @@ class Pool {
   }
 
   void link(BlockId left, BlockId right) {
-    if (left == kNone) first_ = right; else blocks_[left].next = right;
-    if (right == kNone) last_ = left; else blocks_[right].previous = left;
+    (left == kNone ? first_ : blocks_[left].next) = right;
+    (right == kNone ? last_ : blocks_[right].previous) = left;
   }
 
   void insert_hole(BlockId id) {
@@ -279,13 +298,9 @@ class Pool {
     if (owner == kFree) throw PoolError("owner -1 is reserved for holes");
   }
 
-  static void check_request(std::int64_t size, Owner owner) {
-    if (size < 0) throw PoolError("a block of " + std::to_string(size) + " bytes is asked for: below 0");
-    check_owner(owner);
-  }
-
   void check_alive(BlockId id) const {
-    if (!contains(id)) throw PoolError("there is no block " + std::to_string(id) + ": it was freed, or never given out");
+    if (contains(id)) return;
+    throw PoolError("there is no block " + std::to_string(id) + ": it was freed, or never given out");
   }
 
   void check_owned(BlockId id) const {
@@ -295,14 +310,13 @@ class Pool {
 
   std::string name_of(BlockId id) const {
     const Block& block = blocks_[id];
-    return "block " + std::to_string(id) + " at offset " + std::to_string(block.offset) + " of " +
-           std::to_string(block.size) + " bytes";
+    return "the block of " + std::to_string(block.size) + " bytes at offset " + std::to_string(block.offset);
   }
 
   std::int64_t capacity_;
   std::int64_t alignment_;
   std::int64_t free_bytes_ = capacity_;
-  std::int64_t high_water_ = 0;
+  std::int64_t high_water_;
   std::vector<Block> blocks_;    // by BlockId
   std::vector<BlockId> unused_;  // ids to be given out again
   BlockId first_ = kNone;

@@ -1,5 +1,6 @@
-// The holes (free blocks) of a pool in an order: a treap whose priorities are a hash of the block's id, so that the same
-// calls build the same tree on every machine. Insert, erase and every search take O(log n) expected.
+// The holes (free blocks) of a pool in an order: a treap (Seidel and Aragon 1996) whose priorities are a hash of the
+// block's id, so that the same calls build the same tree on every machine. Insert, erase and every search take O(log n)
+// expected.
 //
 //   by size, then offset     the first hole that is large enough is the best fit
 //   by offset                each node knows the largest hole below it: a first fit from either end turns at each node
@@ -81,6 +82,16 @@ class HoleTree {
   BlockId last_at_least(std::int64_t size) const {
     static_assert(kOrder == HoleOrder::kByOffset, "only the order by offset knows the largest hole of each subtree");
     return nearest<&Node::right, &Node::left>(size);
+  }
+
+  // The hole that begins at an offset, or kNone.
+  BlockId at(std::int64_t offset) const {
+    static_assert(kOrder == HoleOrder::kByOffset, "by size nothing is known of offsets");
+    BlockId at = root_;
+    while (at != kNone && nodes_[at].offset != offset) {
+      at = offset < nodes_[at].offset ? nodes_[at].left : nodes_[at].right;
+    }
+    return at;
   }
 
   std::int64_t largest() const {
