@@ -1,0 +1,797 @@
+// The online engine: keeps the bytes of a running program within an arena by evicting and recomputing.
+//
+//   begin(inputs) ── gather: what is absent is recomputed, then everything is locked
+//   allocate(R)   ── no hole? the policy names victims, they are evicted, the request is served from their place
+//   end(outputs)  ── a record is kept, outputs become cells, locks are given back
+//   release(cell) ── the program's last reference is gone
+//
+// It knows no tensors: a Host does what only the outside can do (run an op again, forget a pointer, move bytes). The
+// simulator's host does nothing; the runtime's is PyTorch. So both decide alike, call for call.
+//
+// Sources: Coop (NeurIPS 2023) for the window, the two ends and recomputable in-place; DTR (ICLR 2021) for records and
+// dead-but-needed values. Departures: freezing of live frontiers, two tiers, capped chains, compaction.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lowtide/policy.hpp"
+#include "lowtide/pool.hpp"
+#include "lowtide/pool_small.hpp"
+#include "lowtide/tape.hpp"
+
+namespace lowtide::online {
+
+// Where a value belongs in the pool.
+enum class Temper : std::uint8_t { kExpensive, kCheap, kResident };
+
+enum class Compaction : std::uint8_t { kNever, kLastResort, kWhenCheaper };
+
+struct EngineConfig {
+  std::int64_t capacity = 0;     // bytes
+  std::int64_t alignment = 64;   // bytes
+  std::int64_t small_bytes = 10 * 1024;  // requests up to this many are small; 0: none is
+  Method method = Method::kWindow;
+  Score score = Score::kCostPerStaleness;
+  bool is_copy_on_write = false;  // an op in place copies first, instead of leaving a ghost
+  bool is_two_tiered = true;      // values made in backward are evicted last
+  bool keeps_dead = true;         // dead-but-needed values stay until their bytes are wanted
+  Compaction compaction = Compaction::kLastResort;
+  double copy_cost_per_byte = 0.1;  // in the clock's unit, for compaction
+  pool::Place places[3] = {{pool::End::kLow, pool::Fit::kBest},
+                           {pool::End::kHigh, pool::Fit::kBest},
+                           {pool::End::kLow, pool::Fit::kFirst}};  // by Temper
+  double staleness_epsilon = 1.0;
+  std::int32_t max_depth = 1000;  // longer chains of records are cut
+  double max_cost = std::numeric_limits<double>::infinity();  // clock at which the run counts as thrashing
+  std::uint64_t seed = 0;
+};
+
+struct EngineStats {
+  std::int64_t num_calls = 0, num_recomputes = 0, num_evictions = 0, num_searches = 0, num_compactions = 0;
+  std::int64_t bytes_evicted = 0, bytes_moved = 0, resident_bytes = 0, peak_bytes = 0, num_frozen = 0;
+  double base_cost = 0.0, recompute_cost = 0.0, search_seconds = 0.0, fragmentation_sum = 0.0;
+};
+
+class OutOfMemory : public std::runtime_error {
+ public:
+  std::int64_t requested, capacity, resident, locked, unevictable, free, largest_hole;
+  OutOfMemory(std::int64_t requested_, std::int64_t capacity_, std::int64_t resident_, std::int64_t locked_,
+              std::int64_t unevictable_, std::int64_t free_, std::int64_t largest_hole_)
+      : std::runtime_error("no room for " + std::to_string(requested_) + " bytes in an arena of " +
+                           std::to_string(capacity_)),
+        requested(requested_), capacity(capacity_), resident(resident_), locked(locked_), unevictable(unevictable_),
+        free(free_), largest_hole(largest_hole_) {}
+};
+
+class Thrashing : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What only the outside can do. No method may call begin, end or release.
+class Host {
+ public:
+  virtual ~Host() = default;
+  // Execute a record again. Its inputs are resident and locked. Fill `spots` with a fresh spot per output (through
+  // Engine::allocate), except those already set: they take over an input's bytes. If it throws, the engine gives back
+  // the spots that are set.
+  virtual void replay(RecordId record, std::vector<Spot>& spots) = 0;
+  virtual void evicted(CellId) {}                                        // its bytes are about to be reused
+  virtual void refilled(CellId) {}                                       // its bytes are at cell.spot
+  virtual void copy(const Spot&, const Spot&, std::int64_t) {}           // bytes, before an op in place
+  virtual void moved(CellId, std::int64_t, std::int64_t, std::int64_t) {}  // from, to, bytes (may overlap)
+  virtual void take_out(CellId) {}     // copy a small leaf's bytes out of the arena, before they are overwritten
+  virtual void cell_gone(CellId) {}
+  virtual void record_gone(RecordId) {}
+};
+
+enum class EventKind : std::uint8_t { kCall, kRecompute, kAlloc, kFree, kEvict, kMove };
+
+struct Event {
+  EventKind kind;
+  std::int32_t id;  // cell, or record for calls
+  std::int64_t offset, size;
+};
+
+class Engine {
+ public:
+  struct Output {
+    std::int64_t size = 0;         // bytes
+    Spot spot;                     // where the op put it (ignored for overwriting ones)
+    CellId overwrites = kNone;     // the input whose bytes it took over
+    bool is_leaf = false;          // can't be recomputed (opaque kernels)
+  };
+  struct Call {
+    double cost = 0.0;
+    bool is_backward = false;
+    bool is_replayable = true;
+    Temper temper = Temper::kExpensive;
+  };
+  // Chooses victims in the policy's stead: cells to evict for `size` bytes, empty: gives up.
+  using Chooser = std::function<std::vector<CellId>(std::int64_t size, bool may_take_backward)>;
+
+  Engine(const EngineConfig& config, Host& host)
+      : config_(config), host_(host), pool_(config.capacity, config.alignment),
+        small_(pool_, small_options(config)), random_(config.seed * 2 + 1) {
+    tape_.on_cell_gone = [this](CellId id) { forget(id); };
+    tape_.on_record_gone = [this](RecordId id) { host_.record_gone(id); };
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const EngineConfig& config() const { return config_; }
+  const EngineStats& stats() const { return stats_; }
+  const pool::Pool& memory() const { return pool_; }
+  Tape& tape() { return tape_; }
+  const Cell& cell(CellId id) const { return tape_.cell(id); }
+  double clock() const { return clock_; }
+  std::int64_t peak_bytes() const { return stats_.peak_bytes; }
+  void set_chooser(Chooser chooser) { chooser_ = std::move(chooser); }
+  void set_log(std::vector<Event>* log) { log_ = log; }
+  void set_max_cost(double cost) { config_.max_cost = cost; }
+
+  // ------------------------------------------------------------------ memory
+  // Bytes for a running op: evicts when it must, never recomputes. Throws OutOfMemory.
+  Spot allocate(std::int64_t size, Temper temper) {
+    size = std::max<std::int64_t>(size, 1);
+    Spot spot;
+    if (size <= config_.small_bytes) {
+      spot.offset = small_.allocate(size, kRaw);
+      if (spot.offset < 0 && make_slab_room()) spot.offset = small_.allocate(size, kRaw);
+      if (spot.offset >= 0) {
+        spot.home = Home::kSmall;
+        grow(size);
+        return spot;
+      }
+    }
+    const pool::Place place = config_.places[static_cast<std::size_t>(temper)];
+    spot.block = pool_.allocate(size, kRaw, place);
+    if (spot.block == pool::kNone) spot.block = make_room(size, place);
+    spot.home = Home::kPool;
+    spot.offset = pool_[spot.block].offset;
+    grow(pool_[spot.block].size);
+    return spot;
+  }
+
+  // Give back bytes that no cell owns (scratch, values that autograd drops inside an op).
+  void free_spot(const Spot& spot, std::int64_t size) {
+    if (spot.home == Home::kSmall) {
+      small_.free(spot.offset);
+      stats_.resident_bytes -= size;
+    } else if (spot.home == Home::kPool) {
+      stats_.resident_bytes -= pool_[spot.block].size;
+      pool_.free(spot.block);
+    }
+  }
+
+  // ------------------------------------------------------------------ one op
+  // A cell that can't be recomputed, in bytes that are already there.
+  CellId add_leaf(std::int64_t size, const Spot& spot) {
+    const CellId id = tape_.add_cell(size);
+    settle_at(id, spot);
+    tape_.cell(id).last_access = clock_;
+    return id;
+  }
+
+  // Make every input resident and lock it; prepare what the op is about to mutate.
+  void begin(std::span<const CellId> inputs, std::span<const CellId> mutated, bool is_replayable) {
+    gather(inputs);
+    try {
+      for (const CellId id : mutated) prepare_mutation(id, is_replayable);
+    } catch (...) {
+      unlock(inputs);
+      cancel_copies();
+      throw;
+    }
+  }
+
+  // The op failed: give the locks back, as if it had not begun.
+  void abort(std::span<const CellId> inputs) {
+    cancel_copies();
+    unlock(inputs);
+  }
+
+  // The op is done. Returns its record (kNone: none is needed); `cells` gets one cell per output.
+  RecordId end(const Call& call, std::span<const CellId> inputs, std::span<const Output> outputs,
+               std::vector<CellId>& cells) {
+    clock_ += call.cost;
+    stats_.base_cost += call.cost;
+    ++stats_.num_calls;
+    bool has_recipe = call.is_replayable;
+    std::int32_t depth = 0;
+    for (const CellId input : inputs) {
+      const RecordId above = tape_.cell(input).producer;
+      if (above != kNone) depth = std::max(depth, tape_.record(above).depth + 1);
+    }
+    if (depth > config_.max_depth) has_recipe = false;
+    for (const Output& output : outputs) {
+      if (output.overwrites != kNone && is_leaf(output.overwrites)) has_recipe = false;
+    }
+    cells.clear();
+    std::vector<CellId> recorded, overwrites;
+    bool is_worth_recording = false;
+    for (const Output& output : outputs) {
+      const CellId id = tape_.add_cell(output.size);
+      cells.push_back(id);
+      Cell& fresh = tape_.cell(id);
+      fresh.backward = call.is_backward;
+      fresh.last_access = clock_;
+      if (output.overwrites != kNone) {
+        take_over(output.overwrites, id);
+      } else {
+        settle_at(id, output.spot);
+      }
+      const bool is_recorded = has_recipe && !output.is_leaf && tape_.cell(id).spot.home == Home::kPool;
+      is_worth_recording |= is_recorded;
+      recorded.push_back(is_recorded ? id : kNone);
+      overwrites.push_back(output.overwrites);
+    }
+    RecordId record = kNone;
+    if (is_worth_recording) {
+      record = tape_.add_record(call.cost, std::vector<CellId>(inputs.begin(), inputs.end()), recorded, overwrites);
+      Record& kept = tape_.record(record);
+      kept.backward = call.is_backward;
+      kept.temper = static_cast<std::uint8_t>(call.temper);
+      for (std::size_t index = 0; index < outputs.size(); ++index) kept.sizes[index] = outputs[index].size;
+    }
+    log(EventKind::kCall, record, 0, 0);
+    for (const Output& output : outputs) {
+      if (output.overwrites != kNone) settle(output.overwrites);
+    }
+    unlock(inputs);
+    return record;
+  }
+
+  // The program's last reference to a cell is gone.
+  void release(CellId id) {
+    tape_.cell(id).alive = false;
+    settle(id);
+  }
+
+  // The address of a cell escapes: make it resident, never evict or move it again.
+  void pin(CellId id) {
+    gather(std::span<const CellId>(&id, 1));
+    Cell& subject = tape_.cell(id);
+    if (subject.spot.home == Home::kPool) pool_.pin(subject.spot.block);
+    ++subject.pins;
+    unlock(std::span<const CellId>(&id, 1));
+  }
+
+  // Make a cell resident now.
+  void materialize(CellId id) {
+    gather(std::span<const CellId>(&id, 1));
+    unlock(std::span<const CellId>(&id, 1));
+  }
+
+  bool is_leaf(CellId id) const { return tape_.cell(id).producer == kNone; }
+
+  bool may_evict(CellId id) const {
+    const Cell& subject = tape_.cell(id);
+    return subject.spot.home == Home::kPool && subject.producer != kNone && subject.locks == 0 && subject.pins == 0;
+  }
+
+  double staleness(CellId id) const {
+    return std::max(clock_ - tape_.cell(id).last_access, 0.0) + config_.staleness_epsilon;
+  }
+
+  double projected_cost(CellId id) { return tape_.projected_cost(id); }
+
+  void evict(CellId id) {
+    Cell& subject = tape_.cell(id);
+    ++stats_.num_evictions;
+    stats_.bytes_evicted += pool_[subject.spot.block].size;
+    log(EventKind::kEvict, id, subject.spot.offset, pool_[subject.spot.block].size);
+    drop(id);
+  }
+
+  static constexpr pool::Owner kRaw = std::int64_t{1} << 40;
+
+ private:
+  EngineConfig config_;
+  Host& host_;
+  pool::Pool pool_;
+  pool::SmallRegion small_;
+  Tape tape_;
+  EngineStats stats_;
+  double clock_ = 0.0;
+  std::uint64_t random_;
+  Chooser chooser_;
+  std::vector<Event>* log_ = nullptr;
+  std::vector<std::pair<pool::BlockId, double>> run_;
+  std::vector<std::pair<CellId, Spot>> copies_;  // copy-on-write in progress: the new bytes of a cell
+  std::vector<CellId> zombies_;                  // leaves that the program dropped and living records read
+
+  static pool::SmallOptions small_options(const EngineConfig& config) {
+    pool::SmallOptions options;
+    options.small_bytes = config.small_bytes;
+    return options;
+  }
+
+  void log(EventKind kind, std::int32_t id, std::int64_t offset, std::int64_t size) {
+    if (log_ != nullptr) log_->push_back(Event{kind, id, offset, size});
+  }
+
+  void grow(std::int64_t size) {
+    stats_.resident_bytes += size;
+    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.resident_bytes);
+  }
+
+  void settle_at(CellId id, const Spot& spot) {
+    Cell& subject = tape_.cell(id);
+    subject.spot = spot;
+    if (spot.home == Home::kPool) pool_.set_owner(spot.block, id);
+    log(EventKind::kAlloc, id, spot.offset, subject.size);
+  }
+
+  // ------------------------------------------------------------------ gather and recompute
+  void gather(std::span<const CellId> inputs) {
+    std::vector<bool> is_locked(inputs.size(), false);
+    std::size_t tries = 0;
+    try {
+      while (true) {
+        CellId missing = kNone;
+        for (const CellId id : inputs) {
+          if (!tape_.cell(id).is_resident()) {
+            missing = id;
+            break;
+          }
+        }
+        if (missing == kNone) break;
+        // What is there already is fresh; if it is pushed out all the same, hold on to it.
+        const bool holds_on = ++tries > inputs.size();
+        for (std::size_t index = 0; index < inputs.size(); ++index) {
+          Cell& input = tape_.cell(inputs[index]);
+          if (!input.is_resident()) continue;
+          input.last_access = clock_;
+          if (holds_on && !is_locked[index]) {
+            is_locked[index] = true;
+            ++input.locks;
+          }
+        }
+        if (tries > 3 * inputs.size() + 3) throw Thrashing("the inputs of one op push each other out");
+        recompute(missing);
+      }
+    } catch (...) {
+      for (std::size_t index = 0; index < inputs.size(); ++index) {
+        if (is_locked[index]) unlock(inputs.subspan(index, 1));
+      }
+      throw;
+    }
+    for (std::size_t index = 0; index < inputs.size(); ++index) {
+      Cell& input = tape_.cell(inputs[index]);
+      input.last_access = clock_;
+      if (!is_locked[index]) ++input.locks;
+    }
+  }
+
+  struct Frame {
+    RecordId record;
+    std::size_t tries = 0;
+    std::vector<CellId> locked;
+  };
+
+  void recompute(CellId target) {
+    std::vector<Frame> frames;
+    frames.push_back(frame_of(target));
+    try {
+      while (!frames.empty()) {
+        Frame& frame = frames.back();
+        const Record& record = tape_.record(frame.record);
+        CellId missing = kNone;
+        for (const CellId id : record.inputs) {
+          if (!tape_.cell(id).is_resident()) {
+            missing = id;
+            break;
+          }
+        }
+        if (missing != kNone) {
+          if (++frame.tries > record.inputs.size()) {
+            for (const CellId id : record.inputs) {
+              if (!tape_.cell(id).is_resident() || contains(frame.locked, id)) continue;
+              ++tape_.cell(id).locks;
+              frame.locked.push_back(id);
+            }
+          }
+          if (frame.tries > 3 * record.inputs.size() + 3) throw Thrashing("ancestors push each other out");
+          for (const CellId id : record.inputs) tape_.cell(id).last_access = clock_;
+          frames.push_back(frame_of(missing));
+          continue;
+        }
+        for (const CellId id : record.inputs) {
+          if (contains(frame.locked, id)) continue;
+          ++tape_.cell(id).locks;
+          frame.locked.push_back(id);
+        }
+        execute_again(frame.record, frames.size() > 1 ? frames[frames.size() - 2].record : kNone, target);
+        const std::vector<CellId> locked = std::move(frame.locked);
+        frames.pop_back();
+        unlock(locked);
+      }
+    } catch (...) {
+      while (!frames.empty()) {
+        const std::vector<CellId> locked = std::move(frames.back().locked);
+        frames.pop_back();
+        unlock(locked);
+      }
+      throw;
+    }
+  }
+
+  Frame frame_of(CellId id) const {
+    const RecordId record = tape_.cell(id).producer;
+    if (record == kNone) throw std::logic_error("an absent leaf: cell " + std::to_string(id));
+    return Frame{record, 0, {}};
+  }
+
+  static bool contains(const std::vector<CellId>& all, CellId id) {
+    return std::find(all.begin(), all.end(), id) != all.end();
+  }
+
+  // Run a record whose inputs are resident and locked; `reader` (or `target`) is whom it is for.
+  void execute_again(RecordId id, RecordId reader, CellId target) {
+    std::vector<Spot> spots(tape_.record(id).outputs.size());
+    try {
+      prepare_overwrites(id, spots);
+      host_.replay(id, spots);
+    } catch (...) {
+      for (std::size_t index = 0; index < spots.size(); ++index) free_spot(spots[index], tape_.record(id).sizes[index]);
+      throw;
+    }
+    const Record& record = tape_.record(id);
+    clock_ += record.cost;
+    stats_.recompute_cost += record.cost;
+    ++stats_.num_recomputes;
+    log(EventKind::kRecompute, id, 0, 0);
+    const std::vector<CellId> outputs = record.outputs;
+    const std::vector<std::int64_t> sizes = record.sizes;
+    for (std::size_t index = 0; index < outputs.size(); ++index) {
+      const CellId output = outputs[index];
+      if (output == kNone || tape_.cell(output).is_resident() || !is_wanted(output, reader, target)) {
+        free_spot(spots[index], sizes[index]);
+        continue;
+      }
+      Cell& refilled = tape_.cell(output);
+      settle_at(output, spots[index]);
+      refilled.last_access = clock_;
+      tape_.forget_costs(output);
+      host_.refilled(output);
+    }
+    if (clock_ > config_.max_cost) {
+      throw Thrashing("recomputation has taken more time than allowed: the budget is too small");
+    }
+  }
+
+  bool is_wanted(CellId id, RecordId reader, CellId target) const {
+    const Cell& subject = tape_.cell(id);
+    if (subject.alive || id == target || config_.keeps_dead) return true;
+    return reader != kNone && contains(tape_.record(reader).inputs, id);
+  }
+
+  // An op in place runs on its input's bytes: hand them over, or a copy where someone else holds the old version.
+  void prepare_overwrites(RecordId id, std::vector<Spot>& spots) {
+    const std::size_t num_outputs = tape_.record(id).outputs.size();
+    for (std::size_t index = 0; index < num_outputs; ++index) {
+      const CellId old = tape_.record(id).overwrites[index];
+      if (old == kNone) continue;
+      Cell& ghost = tape_.cell(old);
+      const bool is_shared = ghost.locks > 1 || ghost.pins > 0 || ghost.alive || ghost.producer == kNone ||
+                             config_.is_copy_on_write || ghost.spot.home != Home::kPool;
+      if (is_shared) {
+        const Spot fresh = allocate(tape_.record(id).sizes[index], static_cast<Temper>(tape_.record(id).temper));
+        host_.copy(tape_.cell(old).spot, fresh, tape_.cell(old).size);
+        spots[index] = fresh;
+      } else {
+        spots[index] = ghost.spot;
+        pool_.set_owner(ghost.spot.block, kRaw);
+        ghost.spot = Spot{};
+        tape_.forget_costs(old);
+      }
+    }
+  }
+
+  // ------------------------------------------------------------------ in place
+  void prepare_mutation(CellId id, bool is_replayable) {
+    if (is_leaf(id) || !is_replayable) {
+      part_from_readers(id);
+    } else if (config_.is_copy_on_write) {
+      const Spot fresh = allocate(tape_.cell(id).size, Temper::kCheap);
+      host_.copy(tape_.cell(id).spot, fresh, tape_.cell(id).size);
+      copies_.emplace_back(id, fresh);
+    }
+  }
+
+  // A version is about to be lost for good: whatever the program holds and would need it for becomes a leaf itself.
+  void part_from_readers(CellId id) {
+    if (tape_.cell(id).consumers.empty()) return;
+    if (tape_.cell(id).spot.home == Home::kSmall && is_leaf(id)) {
+      host_.take_out(id);
+      return;
+    }
+    std::vector<CellId> locked;
+    try {
+      for (const CellId held : tape_.live_frontier(id)) {
+        gather(std::span<const CellId>(&held, 1));
+        locked.push_back(held);
+      }
+    } catch (...) {
+      unlock(locked);
+      throw;
+    }
+    for (const CellId held : locked) freeze(held);
+    unlock(locked);
+  }
+
+  void freeze(CellId id) {
+    if (is_leaf(id)) return;
+    ++stats_.num_frozen;
+    tape_.make_leaf(id);
+  }
+
+  // `old` is superseded by `fresh`, which gets its bytes (or the copy made for it).
+  void take_over(CellId old, CellId fresh) {
+    Cell& before = tape_.cell(old);
+    before.alive = false;
+    for (std::size_t index = 0; index < copies_.size(); ++index) {
+      if (copies_[index].first != old) continue;
+      settle_at(fresh, copies_[index].second);
+      copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(index));
+      return;
+    }
+    const Spot spot = before.spot;
+    tape_.cell(fresh).pins = before.pins;
+    const bool is_copied_out = spot.home == Home::kSmall && is_leaf(old) && !before.consumers.empty();
+    before.pins = 0;
+    before.spot = is_copied_out ? Spot{Home::kExternal, pool::kNone, -1} : Spot{};
+    settle_at(fresh, spot);
+    tape_.forget_costs(old);
+  }
+
+  void cancel_copies() {
+    for (const auto& [id, spot] : copies_) free_spot(spot, tape_.cell(id).size);
+    copies_.clear();
+  }
+
+  // ------------------------------------------------------------------ release
+  void unlock(std::span<const CellId> ids) {
+    for (const CellId id : ids) --tape_.cell(id).locks;
+    for (const CellId id : ids) {
+      if (tape_.cell(id).exists && !tape_.cell(id).alive) settle(id);
+    }
+  }
+
+  // A cell that the program no longer holds: destroy, keep or drop it.
+  void settle(CellId id) {
+    const Cell& subject = tape_.cell(id);
+    if (!subject.exists || subject.alive || subject.locks > 0 || subject.pins > 0) return;
+    if (tape_.is_unneeded(id)) {
+      tape_.collect(id);
+    } else if (subject.producer == kNone) {
+      if (subject.spot.home == Home::kPool && !freeze_readers(id, false) && !contains(zombies_, id)) {
+        zombies_.push_back(id);
+      }
+    } else if (!config_.keeps_dead && subject.spot.home == Home::kPool) {
+      drop(id);
+    }
+  }
+
+  // Cut a dropped leaf from its readers, where that costs no more bytes than it frees (or `at_any_price`).
+  bool freeze_readers(CellId id, bool at_any_price) {
+    const std::vector<CellId> frontier = tape_.live_frontier(id);
+    std::int64_t bytes = 0;
+    for (const CellId held : frontier) {
+      if (!tape_.cell(held).is_resident()) return false;
+      bytes += tape_.cell(held).size;
+    }
+    if (!at_any_price && bytes > tape_.cell(id).size) return false;
+    for (const CellId held : frontier) freeze(held);
+    return true;
+  }
+
+  bool freeze_zombies() {
+    bool has_freed = false;
+    std::vector<CellId> left;
+    for (const CellId id : std::exchange(zombies_, {})) {
+      const Cell& subject = tape_.cell(id);
+      if (!subject.exists || subject.alive || subject.producer != kNone) continue;
+      if (freeze_readers(id, true)) {
+        has_freed = true;
+      } else {
+        left.push_back(id);
+      }
+    }
+    zombies_.insert(zombies_.end(), left.begin(), left.end());
+    return has_freed;
+  }
+
+  // The tape destroys a cell: give its bytes back.
+  void forget(CellId id) {
+    const Cell& subject = tape_.cell(id);
+    if (!zombies_.empty()) zombies_.erase(std::remove(zombies_.begin(), zombies_.end(), id), zombies_.end());
+    log(EventKind::kFree, id, subject.spot.offset, subject.size);
+    const Spot spot = subject.spot;
+    tape_.cell(id).spot = Spot{};
+    host_.cell_gone(id);
+    free_spot(spot, subject.size);
+  }
+
+  void drop(CellId id) {
+    host_.evicted(id);
+    const Spot spot = tape_.cell(id).spot;
+    tape_.cell(id).spot = Spot{};
+    free_spot(spot, tape_.cell(id).size);
+    tape_.forget_costs(id);
+  }
+
+  // ------------------------------------------------------------------ room
+  double worth(const pool::Block& block, bool may_take_backward) {
+    if (block.owner >= kRaw || block.owner < 0) return kForbidden;
+    const auto id = static_cast<CellId>(block.owner);
+    if (!may_evict(id)) return kForbidden;
+    const Cell& subject = tape_.cell(id);
+    if (subject.backward && !may_take_backward) return kForbidden;
+    const auto size = static_cast<double>(block.size);
+    switch (config_.score) {
+      case Score::kCostPerStaleness: return tape_.projected_cost(id) / staleness(id);
+      case Score::kDtr: return tape_.projected_cost(id) / (staleness(id) * size);
+      case Score::kDte:
+        return tape_.projected_cost(id) /
+               (staleness(id) * (size + static_cast<double>(free_beside(pool_, block))));
+      case Score::kLru: return 1.0 / staleness(id);
+      case Score::kSize: return 1.0 / size;
+      case Score::kRandom: return draw();
+    }
+    return kForbidden;
+  }
+
+  double draw() {  // xorshift64*
+    random_ ^= random_ >> 12;
+    random_ ^= random_ << 25;
+    random_ ^= random_ >> 27;
+    return static_cast<double>((random_ * 2685821657736338717ULL) >> 11) / 9007199254740992.0;
+  }
+
+  bool make_slab_room() {
+    try {
+      const pool::BlockId room = make_room(small_options(config_).slab_bytes, config_.places[2]);
+      pool_.free(room);
+      return true;
+    } catch (const OutOfMemory&) {
+      return false;  // the caller asks the pool itself, for less
+    }
+  }
+
+  pool::BlockId make_room(std::int64_t size, pool::Place place) {
+    const auto started = std::chrono::steady_clock::now();
+    ++stats_.num_searches;
+    pool::BlockId block = clear(size, place);
+    stats_.search_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    if (block == pool::kNone && freeze_zombies()) block = clear(size, place);
+    if (block == pool::kNone && config_.compaction != Compaction::kNever && compact(size)) {
+      block = pool_.allocate(size, kRaw, place);
+    }
+    if (block == pool::kNone) fail(size);
+    stats_.fragmentation_sum += static_cast<double>(pool_.free_bytes()) / static_cast<double>(pool_.capacity());
+    return block;
+  }
+
+  pool::BlockId clear(std::int64_t size, pool::Place place) {
+    for (const bool may_take_backward : {false, true}) {
+      if (!may_take_backward && !config_.is_two_tiered) continue;
+      const pool::BlockId block = clear_tier(size, place, may_take_backward);
+      if (block != pool::kNone) return block;
+    }
+    return pool::kNone;
+  }
+
+  pool::BlockId clear_tier(std::int64_t size, pool::Place place, bool may_take_backward) {
+    const auto price = [this, may_take_backward](const pool::Block& block) { return worth(block, may_take_backward); };
+    while (true) {
+      pool::BlockId block = pool_.allocate(size, kRaw, place);
+      if (block != pool::kNone) return block;
+      if (chooser_) {
+        const std::vector<CellId> victims = chooser_(size, may_take_backward);
+        if (victims.empty()) return pool::kNone;
+        for (const CellId id : victims) evict(id);
+      } else if (config_.method == Method::kWindow) {
+        const Window window = find_window(pool_, size, price, run_);
+        if (window.first == pool::kNone) return pool::kNone;
+        evict_window(window);
+      } else {
+        const pool::BlockId victim = find_cheapest(pool_, price);
+        if (victim == pool::kNone) return pool::kNone;
+        evict(static_cast<CellId>(pool_[victim].owner));
+      }
+    }
+  }
+
+  void evict_window(const Window& window) {
+    std::vector<CellId> victims;
+    for (pool::BlockId id = window.first;; id = pool_[id].next) {
+      if (pool_[id].owner != pool::kFree) victims.push_back(static_cast<CellId>(pool_[id].owner));
+      if (id == window.last) break;
+    }
+    for (const CellId id : victims) evict(id);
+  }
+
+  // ------------------------------------------------------------------ compaction
+  bool may_move(const pool::Block& block) const {
+    if (block.pins > 0 || block.owner >= kRaw || block.owner < 0) return false;
+    const Cell& subject = tape_.cell(static_cast<CellId>(block.owner));
+    return subject.locks == 0 && subject.pins == 0;
+  }
+
+  // Slide blocks together until a hole holds `size`: the run whose owned bytes are fewest.
+  bool compact(std::int64_t size) {
+    std::vector<pool::BlockId> run;
+    std::size_t low = 0;
+    std::int64_t free = 0, owned = 0, least = std::numeric_limits<std::int64_t>::max();
+    pool::BlockId first = pool::kNone, last = pool::kNone;
+    for (pool::BlockId id = pool_.first(); id != pool::kNone; id = pool_[id].next) {
+      const pool::Block& block = pool_[id];
+      if (block.owner != pool::kFree && !may_move(block)) {
+        run.clear();
+        low = 0;
+        free = owned = 0;
+        continue;
+      }
+      run.push_back(id);
+      (block.owner == pool::kFree ? free : owned) += block.size;
+      while (low < run.size()) {
+        const pool::Block& lowest = pool_[run[low]];
+        if (lowest.owner == pool::kFree ? free - lowest.size < size : free < size) break;
+        (lowest.owner == pool::kFree ? free : owned) -= lowest.size;
+        ++low;
+      }
+      if (free < size || owned >= least) continue;
+      least = owned;
+      first = run[low];
+      last = id;
+    }
+    if (first == pool::kNone) return false;
+    std::vector<CellId> movers;
+    for (pool::BlockId id = first;; id = pool_[id].next) {
+      if (pool_[id].owner != pool::kFree) movers.push_back(static_cast<CellId>(pool_[id].owner));
+      if (id == last) break;
+    }
+    ++stats_.num_compactions;
+    for (const CellId id : movers) slide(id);
+    return pool_.largest_hole() >= size;
+  }
+
+  void slide(CellId id) {
+    Spot& spot = tape_.cell(id).spot;
+    const std::int64_t from = spot.offset;
+    spot.block = pool_.slide(spot.block, pool::End::kLow);
+    spot.offset = pool_[spot.block].offset;
+    if (spot.offset == from) return;
+    stats_.bytes_moved += tape_.cell(id).size;
+    clock_ += config_.copy_cost_per_byte * static_cast<double>(tape_.cell(id).size);
+    log(EventKind::kMove, id, spot.offset, tape_.cell(id).size);
+    host_.moved(id, from, spot.offset, tape_.cell(id).size);
+  }
+
+  [[noreturn]] void fail(std::int64_t size) const {
+    std::int64_t locked = 0, unevictable = 0;
+    for (pool::BlockId id = pool_.first(); id != pool::kNone; id = pool_[id].next) {
+      const pool::Block& block = pool_[id];
+      if (block.owner == pool::kFree) continue;
+      if (block.owner >= 0 && block.owner < kRaw && tape_.cell(static_cast<CellId>(block.owner)).locks > 0) {
+        locked += block.size;
+      } else if (block.owner < 0 || block.owner >= kRaw || !may_evict(static_cast<CellId>(block.owner))) {
+        unevictable += block.size;
+      }
+    }
+    throw OutOfMemory(size, pool_.capacity(), stats_.resident_bytes, locked, unevictable, pool_.free_bytes(),
+                      pool_.largest_hole());
+  }
+};
+
+}  // namespace lowtide::online
