@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "lowtide/components.hpp"
 #include "lowtide/policy.hpp"
 #include "lowtide/pool.hpp"
 #include "lowtide/pool_small.hpp"
@@ -39,7 +40,8 @@ struct EngineConfig {
   std::int64_t alignment = 64;   // bytes
   std::int64_t small_bytes = 10 * 1024;  // requests up to this many are small; 0: none is
   Method method = Method::kWindow;
-  Score score = Score::kCostPerStaleness;
+  Score score = Score::kCoop;
+  bool is_ideal = false;  // counts bytes only, as if addresses did not matter (the original DTR)
   bool is_copy_on_write = false;  // an op in place copies first, instead of leaving a ghost
   bool is_two_tiered = true;      // values made in backward are evicted last
   bool keeps_dead = true;         // dead-but-needed values stay until their bytes are wanted
@@ -119,7 +121,7 @@ class Engine {
   using Chooser = std::function<std::vector<CellId>(std::int64_t size, bool may_take_backward)>;
 
   Engine(const EngineConfig& config, Host& host)
-      : config_(config), host_(host), pool_(config.capacity, config.alignment),
+      : config_(config), host_(host), pool_(config.is_ideal ? kEndless : config.capacity, config.alignment),
         small_(pool_, small_options(config)), random_(config.seed * 2 + 1) {
     tape_.on_cell_gone = [this](CellId id) { forget(id); };
     tape_.on_record_gone = [this](RecordId id) { host_.record_gone(id); };
@@ -153,6 +155,7 @@ class Engine {
       }
     }
     const pool::Place place = config_.places[static_cast<std::size_t>(temper)];
+    if (config_.is_ideal) make_bytes(size);
     spot.block = pool_.allocate(size, kRaw, place);
     if (spot.block == pool::kNone) spot.block = make_room(size, place);
     spot.home = Home::kPool;
@@ -293,6 +296,7 @@ class Engine {
   }
 
   static constexpr pool::Owner kRaw = std::int64_t{1} << 40;
+  static constexpr std::int64_t kEndless = std::int64_t{1} << 50;
 
  private:
   EngineConfig config_;
@@ -300,6 +304,7 @@ class Engine {
   pool::Pool pool_;
   pool::SmallRegion small_;
   Tape tape_;
+  Components components_;
   EngineStats stats_;
   double clock_ = 0.0;
   std::uint64_t random_;
@@ -462,6 +467,7 @@ class Engine {
       settle_at(output, spots[index]);
       refilled.last_access = clock_;
       tape_.forget_costs(output);
+      if (config_.score == Score::kDtrEq) components_.remove(tape_, output);
       host_.refilled(output);
     }
     if (clock_ > config_.max_cost) {
@@ -618,6 +624,7 @@ class Engine {
     log(EventKind::kFree, id, subject.spot.offset, subject.size);
     const Spot spot = subject.spot;
     tape_.cell(id).spot = Spot{};
+    components_.forget(id);
     host_.cell_gone(id);
     free_spot(spot, subject.size);
   }
@@ -628,6 +635,7 @@ class Engine {
     tape_.cell(id).spot = Spot{};
     free_spot(spot, tape_.cell(id).size);
     tape_.forget_costs(id);
+    if (config_.score == Score::kDtrEq) components_.add(tape_, id);
   }
 
   // ------------------------------------------------------------------ room
@@ -639,7 +647,7 @@ class Engine {
     if (subject.backward && !may_take_backward) return kForbidden;
     const auto size = static_cast<double>(block.size);
     switch (config_.score) {
-      case Score::kCostPerStaleness: return tape_.projected_cost(id) / staleness(id);
+      case Score::kCoop: return tape_.projected_cost(id) / staleness(id);
       case Score::kDtr: return tape_.projected_cost(id) / (staleness(id) * size);
       case Score::kDte:
         return tape_.projected_cost(id) /
@@ -647,6 +655,10 @@ class Engine {
       case Score::kLru: return 1.0 / staleness(id);
       case Score::kSize: return 1.0 / size;
       case Score::kRandom: return draw();
+      case Score::kDtrNeighborhood: return tape_.neighborhood_cost(id) / (staleness(id) * size);
+      case Score::kDtrEq: return components_.cost(tape_, id) / (staleness(id) * size);
+      case Score::kLocal: return tape_.record(subject.producer).cost / (staleness(id) * size);
+      case Score::kMsps: return tape_.projected_cost(id) / size;
     }
     return kForbidden;
   }
@@ -656,6 +668,26 @@ class Engine {
     random_ ^= random_ << 25;
     random_ ^= random_ >> 27;
     return static_cast<double>((random_ * 2685821657736338717ULL) >> 11) / 9007199254740992.0;
+  }
+
+  // Where addresses do not matter: evict one by one until the bytes suffice.
+  void make_bytes(std::int64_t size) {
+    if (stats_.resident_bytes + size <= config_.capacity) return;
+    const auto started = std::chrono::steady_clock::now();
+    ++stats_.num_searches;
+    for (const bool may_take_backward : {false, true}) {
+      if (!may_take_backward && !config_.is_two_tiered) continue;
+      while (stats_.resident_bytes + size > config_.capacity) {
+        const pool::BlockId victim = find_cheapest(
+            pool_, [this, may_take_backward](const pool::Block& block) { return worth(block, may_take_backward); });
+        if (victim == pool::kNone) break;
+        evict(static_cast<CellId>(pool_[victim].owner));
+      }
+    }
+    stats_.search_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    if (stats_.resident_bytes + size > config_.capacity) fail(size);
+    stats_.fragmentation_sum += static_cast<double>(config_.capacity - stats_.resident_bytes - size) /
+                                static_cast<double>(config_.capacity);
   }
 
   bool make_slab_room() {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "lowtide/pool.hpp"
@@ -17,7 +18,18 @@
 namespace lowtide::online {
 
 enum class Method : std::uint8_t { kWindow, kOneByOne };
-enum class Score : std::uint8_t { kCostPerStaleness, kDtr, kDte, kLru, kSize, kRandom };
+enum class Score : std::uint8_t {
+  kCoop,             // C / s: projected cost per staleness
+  kDtr,              // C / (s * size)
+  kDte,              // C / (s * (size + free bytes beside it))
+  kLru,              // 1 / s
+  kSize,             // 1 / size
+  kRandom,
+  kDtrNeighborhood,  // DTR's exact e*: absent ancestors and descendants, / (s * size)
+  kDtrEq,            // the same by union-find (components.hpp)
+  kLocal,            // own cost / (s * size)
+  kMsps,             // C / size
+};
 
 // A run of adjacent blocks, both ends included; first == kNone: there is none.
 struct Window {

@@ -1,6 +1,7 @@
 // Replays a compiled trace through the online engine, with nothing behind it: what would the budget have cost?
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -53,13 +54,13 @@ class Simulation : public Host {
   std::int32_t position() const { return position_; }
   CellId cell_of(std::int32_t variable) const { return cells_[static_cast<std::size_t>(variable)]; }
 
-  SimulationResult run() {
+  // Go on until instruction `until`, or where the budget ends it.
+  SimulationResult run(std::int32_t until = std::numeric_limits<std::int32_t>::max()) {
     SimulationResult result;
+    const auto end = std::min(until, static_cast<std::int32_t>(program_.instructions.size()));
     try {
-      for (position_ = 0; position_ < static_cast<std::int32_t>(program_.instructions.size()); ++position_) {
-        step(program_.instructions[static_cast<std::size_t>(position_)]);
-      }
-      result.is_completed = true;
+      for (; position_ < end; ++position_) step(program_.instructions[static_cast<std::size_t>(position_)]);
+      result.is_completed = position_ == static_cast<std::int32_t>(program_.instructions.size());
     } catch (const OutOfMemory& error) {
       result.reason = error.what();
     } catch (const Thrashing& error) {

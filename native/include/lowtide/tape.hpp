@@ -8,6 +8,7 @@
 // it ("dead but needed"). Everything is destroyed iteratively: chains may be long.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -169,6 +170,31 @@ class Tape {
     }
     subject.cost = total;
     subject.is_cost_known = true;
+    return total;
+  }
+
+  // DTR's exact measure: projected cost, and that of every absent descendant as well.
+  double neighborhood_cost(CellId id) {
+    double total = projected_cost(id);
+    cell_stack_.clear();
+    cell_stack_.push_back(id);
+    ++stamp_;
+    while (!cell_stack_.empty()) {
+      const CellId current = cell_stack_.back();
+      cell_stack_.pop_back();
+      for (const RecordId consumer : cell(current).consumers) {
+        Record& reader = record(consumer);
+        if (reader.stamp == stamp_) continue;
+        reader.stamp = stamp_;
+        bool is_absent = false;
+        for (const CellId output : reader.outputs) {
+          if (output == kNone || cell(output).is_resident()) continue;
+          is_absent = true;
+          cell_stack_.push_back(output);
+        }
+        if (is_absent) total += reader.cost;
+      }
+    }
     return total;
   }
 
