@@ -113,7 +113,9 @@ class Pool {
 
   void pin(BlockId id) {
     check_owned(id);
-    if (blocks_[id].pins == std::numeric_limits<std::int32_t>::max()) throw PoolError(name_of(id) + " has 2^31 pins");
+    if (blocks_[id].pins == std::numeric_limits<std::int32_t>::max()) {
+      throw PoolError(name_of(id) + " has 2147483647 pins, the most that are counted");
+    }
     ++blocks_[id].pins;
   }
 

@@ -1,11 +1,14 @@
-"""Blocks of an arena, and from which end they are taken."""
+"""Blocks of an arena, and where in it a request is placed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Block", "End"]
+__all__ = ["SLAB", "Block", "End", "Fit"]
+
+SLAB = "<slab>"
+"""Owner of the blocks that a pool cuts up for small requests; reserved, and always pinned."""
 
 
 class End(StrEnum):
@@ -13,6 +16,16 @@ class End(StrEnum):
 
     LOW = "low"
     HIGH = "high"
+
+
+class Fit(StrEnum):
+    """Which of the free blocks that are large enough serves a request."""
+
+    BEST = "best"
+    """The smallest, of several the lowest."""
+
+    FIRST = "first"
+    """The nearest to the end of the arena from which the request is served."""
 
 
 @dataclass(frozen=True, slots=True)
