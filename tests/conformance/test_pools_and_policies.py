@@ -1,7 +1,7 @@
 """The suite that every pool and every policy runs through.
 
-The pools and policies themselves come with the simulator. Until then the laws are held against the simplest right ones,
-written here, and against wrong ones that they must catch.
+The policies themselves come with the simulator. Until then their laws are held against the simplest right one, written
+here. All laws are held against wrong pools and policies, too, which they must catch.
 """
 
 from __future__ import annotations
@@ -14,57 +14,28 @@ from pathlib import Path
 
 import pytest
 
+from lowtide.errors import InputError
 from lowtide.ir import Block, End, Interval
+from lowtide.ir.block import Fit
 from lowtide.policies.protocol import Policy
-from lowtide.pool.protocol import Pool
+from lowtide.pool.native import NativePool
+from lowtide.pool.protocol import Pool, SmallRequests
+from lowtide.pool.reference import ReferencePool
 
 sys.path.insert(0, str(Path(__file__).parent))
-from pool_laws import check_choice, check_pins, check_tiling, drive_pool, random_blocks
-
-
-class ListPool:
-    """The simplest right pool: a list of blocks."""
-
-    def __init__(self, capacity_bytes: int) -> None:
-        self.capacity_bytes = capacity_bytes
-        self._blocks = [Block(0, capacity_bytes, None)]
-        self._pins: dict[str, int] = {}
-
-    @property
-    def free_bytes(self) -> int:
-        return sum(block.size_bytes for block in self._blocks if block.owner is None)
-
-    def allocate(self, owner: str, *, size_bytes: int, end: End = End.LOW) -> int | None:
-        holes = [block for block in self._blocks if block.owner is None and block.size_bytes >= size_bytes]
-        if not holes:
-            return None
-        hole = min(holes, key=lambda block: (block.size_bytes, block.offset))
-        rest = hole.size_bytes - size_bytes
-        low, high = (size_bytes, rest) if end is End.LOW else (rest, size_bytes)
-        owners = (owner, None) if end is End.LOW else (None, owner)
-        parts = [Block(hole.offset, low, owners[0]), Block(hole.offset + low, high, owners[1])]
-        index = self._blocks.index(hole)
-        self._blocks[index : index + 1] = [part for part in parts if part.size_bytes]
-        return hole.offset if end is End.LOW else hole.offset + rest
-
-    def free(self, owner: str) -> None:
-        self._blocks = [replace(b, owner=None) if b.owner == owner else b for b in self._blocks]
-        merged: list[Block] = []
-        for block in self._blocks:
-            if merged and merged[-1].owner is None and block.owner is None:
-                merged[-1] = replace(merged[-1], size_bytes=merged[-1].size_bytes + block.size_bytes)
-            else:
-                merged.append(block)
-        self._blocks = merged
-
-    def pin(self, owner: str) -> None:
-        self._pins[owner] = self._pins.get(owner, 0) + 1
-
-    def unpin(self, owner: str) -> None:
-        self._pins[owner] -= 1
-
-    def blocks(self) -> Sequence[Block]:
-        return [replace(b, is_pinned=b.owner is not None and self._pins.get(b.owner, 0) > 0) for b in self._blocks]
+from pool_laws import (
+    ALIGNMENT_BYTES,
+    check_choice,
+    check_hand_over,
+    check_pins,
+    check_refusals,
+    check_slabs,
+    check_slide,
+    check_take,
+    check_tiling,
+    drive_pool,
+    random_blocks,
+)
 
 
 class CheapestWindow:
@@ -88,22 +59,38 @@ class CheapestWindow:
         return None if best is None else best[2]
 
 
-POOLS: dict[str, Callable[[int], Pool]] = {"list": ListPool}
+POOLS: dict[str, type[NativePool] | type[ReferencePool]] = {"native": NativePool, "reference": ReferencePool}
 POLICIES: dict[str, Callable[[], Policy]] = {"cheapest-window": CheapestWindow}
+CAPACITY_BYTES = 64 * 100
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("name", POOLS)
 def test_a_pool_answers_as_its_blocks_say(name: str, seed: int) -> None:
-    pool = POOLS[name](64 * 100)
+    pool = POOLS[name](capacity_bytes=CAPACITY_BYTES)
     assert isinstance(pool, Pool)
     check_tiling(pool)
     drive_pool(pool, seed=seed)
 
 
+@pytest.mark.parametrize("check", [check_pins, check_take, check_hand_over, check_refusals])
 @pytest.mark.parametrize("name", POOLS)
-def test_a_pool_counts_pins(name: str) -> None:
-    check_pins(POOLS[name](64 * 100))
+def test_a_pool_obeys_its_protocol(name: str, check: Callable[[Pool], None]) -> None:
+    check(POOLS[name](capacity_bytes=CAPACITY_BYTES))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", POOLS)
+def test_sliding_all_blocks_leaves_one_hole(name: str, seed: int) -> None:
+    check_slide(POOLS[name](capacity_bytes=CAPACITY_BYTES), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", POOLS)
+def test_small_requests_lie_in_slabs(name: str, seed: int) -> None:
+    small = SmallRequests(largest_bytes=64 * 6, slab_bytes=64 * 10)
+    pool = POOLS[name](capacity_bytes=CAPACITY_BYTES, small=small)
+    check_slabs(pool, largest_bytes=small.largest_bytes, slab_bytes=small.slab_bytes, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -116,14 +103,26 @@ def test_a_policy_chooses_a_window_that_serves(name: str, seed: int) -> None:
     check_choice(policy, random_blocks(rng), size_bytes=64 * rng.randint(1, 30), cost_of=costs.__getitem__)
 
 
-class ForgetsToCoalesce(ListPool):
-    def free(self, owner: str) -> None:
-        self._blocks = [replace(b, owner=None) if b.owner == owner else b for b in self._blocks]
-
-
-class ForgetsPins(ListPool):
+class ForgetsToCoalesce(ReferencePool):
     def blocks(self) -> Sequence[Block]:
-        return list(self._blocks)
+        return [part for block in super().blocks() for part in halves(block)]
+
+
+def halves(block: Block) -> Sequence[Block]:
+    if block.owner is not None or block.size_bytes == ALIGNMENT_BYTES:
+        return [block]
+    rest = replace(block, offset=block.offset + ALIGNMENT_BYTES, size_bytes=block.size_bytes - ALIGNMENT_BYTES)
+    return [replace(block, size_bytes=ALIGNMENT_BYTES), rest]
+
+
+class ForgetsPins(ReferencePool):
+    def pin(self, owner: str) -> None:
+        pass
+
+
+class IgnoresTheFit(ReferencePool):
+    def allocate(self, owner: str, *, size_bytes: int, end: End = End.LOW, fit: Fit = Fit.BEST) -> int | None:
+        return super().allocate(owner, size_bytes=size_bytes, end=end)
 
 
 class TakesEverything:
@@ -135,12 +134,17 @@ class TakesEverything:
 
 def test_the_laws_catch_a_pool_that_does_not_coalesce() -> None:
     with pytest.raises(AssertionError, match="free neighbours"):
-        drive_pool(ForgetsToCoalesce(64 * 100), seed=0)
+        drive_pool(ForgetsToCoalesce(capacity_bytes=CAPACITY_BYTES), seed=0)
 
 
 def test_the_laws_catch_a_pool_that_forgets_pins() -> None:
-    with pytest.raises(AssertionError):
-        check_pins(ForgetsPins(64 * 100))
+    with pytest.raises(InputError, match="is not pinned"):
+        check_pins(ForgetsPins(capacity_bytes=CAPACITY_BYTES))
+
+
+def test_the_laws_catch_a_pool_that_ignores_the_fit() -> None:
+    with pytest.raises(AssertionError, match="by first fit from the"):
+        drive_pool(IgnoresTheFit(capacity_bytes=CAPACITY_BYTES), seed=0)
 
 
 def test_the_laws_catch_a_policy_that_takes_too_much() -> None:

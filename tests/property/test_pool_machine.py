@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ class PoolMachine(RuleBasedStateMachine):
     @initialize(
         alignment_bytes=st.sampled_from([1, 16, 64, 512]),
         num_units=st.integers(1, 120),
-        num_slab_units=st.integers(0, 12),
+        num_slab_units=st.sampled_from([0, 1, 2, 3, 4, 12]),
         largest_share=st.integers(0, 4),
     )
     def build(self, alignment_bytes: int, num_units: int, num_slab_units: int, largest_share: int) -> None:
@@ -80,7 +81,7 @@ class PoolMachine(RuleBasedStateMachine):
     def allocate(self, size_bytes: int, end: End, fit: Fit) -> None:
         self.allocate_in_both(size_bytes, end, fit)
 
-    @rule(num_units=st.integers(1, 6), end=ends, fit=fits)
+    @rule(num_units=st.integers(1, 9), end=ends, fit=fits)
     def allocate_units(self, num_units: int, end: End, fit: Fit) -> None:
         self.allocate_in_both(self.unit * num_units, end, fit)
 
@@ -120,7 +121,14 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.live)
     @rule(pick=picks, end=ends)
     def slide(self, pick: int, end: End) -> None:
-        name = self.owner(pick)
+        blocks = self.pools[1].blocks()
+        beside_holes = [
+            block.owner
+            for block, neighbour in [*pairwise(blocks), *pairwise(reversed(blocks))]
+            if block.owner not in (None, SLAB) and neighbour.owner is None
+        ]
+        name = self.owner(pick) if pick % 4 == 0 or not beside_holes else beside_holes[pick % len(beside_holes)]
+        assert name is not None
         self.both(lambda pool: pool.slide(name, end=end))
 
     @precondition(lambda self: self.live)
@@ -176,4 +184,4 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPoolMachine = PoolMachine.TestCase
-TestPoolMachine.settings = settings(max_examples=150, stateful_step_count=60, deadline=None, derandomize=True)
+TestPoolMachine.settings = settings(max_examples=200, stateful_step_count=80, deadline=None, derandomize=True)
