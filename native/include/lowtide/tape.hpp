@@ -93,7 +93,7 @@ class Tape {
     return id;
   }
 
-  // A record that made `outputs` out of `inputs` (distinct).
+  // A record that made `outputs` (kNone: one that needs no recipe) out of `inputs` (distinct).
   RecordId add_record(double cost, std::vector<CellId> inputs, std::vector<CellId> outputs,
                       std::vector<CellId> overwrites) {
     const RecordId id = take(records_, free_records_);
@@ -106,18 +106,19 @@ class Tape {
     fresh.inputs = std::move(inputs);
     fresh.outputs = std::move(outputs);
     fresh.overwrites = std::move(overwrites);
-    fresh.living_outputs = static_cast<std::int32_t>(fresh.outputs.size());
-    fresh.sizes.reserve(fresh.outputs.size());
+    fresh.sizes.assign(fresh.outputs.size(), 0);
     for (const CellId input : fresh.inputs) {
       cell(input).consumers.push_back(id);
       const RecordId above = cell(input).producer;
       if (above != kNone) fresh.depth = std::max(fresh.depth, record(above).depth + 1);
     }
     for (std::size_t index = 0; index < fresh.outputs.size(); ++index) {
+      if (fresh.outputs[index] == kNone) continue;
       Cell& output = cell(fresh.outputs[index]);
       output.producer = id;
       output.output_index = static_cast<std::int32_t>(index);
-      fresh.sizes.push_back(output.size);
+      fresh.sizes[index] = output.size;
+      ++fresh.living_outputs;
     }
     return id;
   }
