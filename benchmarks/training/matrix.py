@@ -1,4 +1,4 @@
-"""``python -m benchmarks.training.matrix``: every model, optimizer, dtype and budget against eager, one JSON line each.
+"""``python -m benchmarks.training.matrix``: models, optimizers, dtypes, dropouts, budgets against eager, as JSON lines.
 
 Says for each combination whether all bits of three steps equal eager's, and how far the measured peak is from the plan.
 """
@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ MODELS = ("unet", "resnet50_like", "gpt2", "bert", "swin")
 OPTIMIZERS = ("sgd", "adamw")
 DTYPES = ("float32", "bfloat16")
 PERCENTS = (80, 60, 45)
+DROPOUT_OPTION_BY_MODEL = {"gpt2": "dropout_p", "bert": "dropout_p", "swin": "drop_path_p"}
+"""What the probability is called where a model leaves something out at random by default; swin: whole branches."""
 RESULTS = Path(__file__).parents[1] / "results" / "raw" / "training_matrix.jsonl"
 
 
@@ -39,6 +41,13 @@ def main() -> int:
     parser.add_argument("--optimizer", action="append", choices=OPTIMIZERS, help="repeat it; default: both")
     parser.add_argument("--dtype", action="append", choices=DTYPES, help="repeat it; default: both")
     parser.add_argument("--percent", action="append", type=int, metavar="N", help="repeat it; default: 80, 60, 45")
+    parser.add_argument(
+        "--dropout",
+        action="append",
+        type=_probability,
+        metavar="P",
+        help="of gpt2 and bert, and of swin's drop path; repeat it; default: as each model has it",
+    )
     parser.add_argument("--time-limit", type=float, default=20.0, metavar="SECONDS", help="of each planning")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS, metavar="FILE", help=f"default: {RESULTS}")
     options = parser.parse_args()
@@ -50,6 +59,7 @@ def main() -> int:
             optimizers=options.optimizer or OPTIMIZERS,
             dtypes=options.dtype or DTYPES,
             percents=options.percent or PERCENTS,
+            dropouts=options.dropout or (None,),
             time_limit_seconds=options.time_limit,
         ):
             output.write(json.dumps(record) + "\n")
@@ -60,33 +70,72 @@ def main() -> int:
     return 0 if is_good else 1
 
 
+def _probability(text: str) -> float:
+    probability = float(text)
+    if not 0 <= probability < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no probability below 1")
+    return probability
+
+
 def measure_matrix(
-    *, models: Any, optimizers: Any, dtypes: Any, percents: Any, time_limit_seconds: float
+    *,
+    models: Sequence[str],
+    optimizers: Sequence[str],
+    dtypes: Sequence[str],
+    percents: Sequence[int],
+    dropouts: Sequence[float | None] = (None,),
+    time_limit_seconds: float,
 ) -> Iterator[dict[str, Any]]:
-    """One record per combination; each plain run is made once, in a process of its own, like every other."""
+    """One record per combination; each plain run is made once, in a process of its own, like every other.
+
+    Args:
+        models: Names in `lowtide.models`.
+        optimizers: ``"sgd"``, ``"adamw"``.
+        dtypes: Types of the weights.
+        percents: Budgets, of the plain peak.
+        dropouts: Probabilities for the models that have one, or None for their own; others are measured once.
+        time_limit_seconds: Of each planning.
+    """
     for model, optimizer, dtype in product(models, optimizers, dtypes):
-        base: dict[str, Any] = {
-            "model": f"lowtide.models:{model}",
-            "model_options": {"dtype": dtype},
-            "optimizer": optimizer,
-            "dtype": dtype,
-            "num_steps": 3,
-        }
-        plain = measure_training(TrainingRun(**base))
-        for percent in percents:
-            key = {"model": model, "optimizer": optimizer, "dtype": dtype, "percent": percent}
-            options = {"budget": f"{percent}%", "counts": "compiled", "time_limit_seconds": time_limit_seconds}
-            run = TrainingRun(
-                **base,
-                prepare="lowtide:compile",
-                prepare_options=options,
-                report="benchmarks.training.matrix:report_compilation",
-            )
-            started = time.perf_counter()
-            try:
-                yield {**key, **_figures(plain, measure_training(run)), "seconds": time.perf_counter() - started}
-            except ChildFailed as error:
-                yield {**key, "error": str(error).strip().splitlines()[0]}
+        for dropout in dropouts_of(model, dropouts):
+            yield from _measure_model(model, optimizer, dtype, dropout, percents, time_limit_seconds)
+
+
+def dropouts_of(model: str, dropouts: Sequence[float | None]) -> Sequence[float | None]:
+    """Those of the probabilities that make a difference to a model: only its own where it leaves nothing out."""
+    return dropouts if _dropout_option(model) else (None,)
+
+
+def _dropout_option(model: str) -> str:
+    return DROPOUT_OPTION_BY_MODEL.get(model.removesuffix("_tiny"), "")
+
+
+def _measure_model(
+    model: str, optimizer: str, dtype: str, dropout: float | None, percents: Sequence[int], time_limit_seconds: float
+) -> Iterator[dict[str, Any]]:
+    model_options = {"dtype": dtype} | ({} if dropout is None else {_dropout_option(model): dropout})
+    base: dict[str, Any] = {
+        "model": f"lowtide.models:{model}",
+        "model_options": model_options,
+        "optimizer": optimizer,
+        "dtype": dtype,
+        "num_steps": 3,
+    }
+    plain = measure_training(TrainingRun(**base))
+    for percent in percents:
+        key = {"model": model, "optimizer": optimizer, "dtype": dtype, "dropout": dropout, "percent": percent}
+        options = {"budget": f"{percent}%", "counts": "compiled", "time_limit_seconds": time_limit_seconds}
+        run = TrainingRun(
+            **base,
+            prepare="lowtide:compile",
+            prepare_options=options,
+            report="benchmarks.training.matrix:report_compilation",
+        )
+        started = time.perf_counter()
+        try:
+            yield {**key, **_figures(plain, measure_training(run)), "seconds": time.perf_counter() - started}
+        except ChildFailed as error:
+            yield {**key, "error": str(error).strip().splitlines()[0]}
 
 
 def _figures(plain: TrainingResult, prepared: TrainingResult) -> dict[str, Any]:
@@ -112,7 +161,8 @@ def _seconds(result: TrainingResult) -> float:
 
 
 def _line(record: dict[str, Any]) -> str:
-    name = f"{record['model']:14} {record['optimizer']:5} {record['dtype']:8} {record['percent']:3} %"
+    dropout = "" if record["dropout"] is None else f" p={record['dropout']}"
+    name = f"{record['model']:14} {record['optimizer']:5} {record['dtype']:8}{dropout} {record['percent']:3} %"
     if "error" in record:
         return f"{name}  {record['error'][:120]}"
     plain, budget, planned, peak = (

@@ -40,6 +40,40 @@ def test_checkpoint_beside_eager(model: str, different: set[str], tmp_path: Path
         assert all(0 < seconds < 10 for seconds in [*item["eager_cpu_seconds"], *item["cpu_seconds"].values()])
 
 
+@pytest.mark.slow
+def test_matrix_passes_dropout_to_the_models_that_have_one() -> None:
+    code = (
+        "import json; from benchmarks.training import matrix; p = [0.0, 0.3]; "
+        "print(json.dumps({m: matrix.dropouts_of(m, p) for m in matrix.MODELS})); "
+        "[print(json.dumps(record)) for record in matrix.measure_matrix(models=['gpt2_tiny'], optimizers=['sgd'],"
+        "dtypes=['float32'], percents=[200], dropouts=p, time_limit_seconds=5.0)]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=280
+    )
+    dropouts, none, some = [json.loads(line) for line in done.stdout.splitlines()]
+    without, with_dropout = [None], [0.0, 0.3]
+    assert dropouts == {
+        "unet": without,
+        "resnet50_like": without,
+        "gpt2": with_dropout,
+        "bert": with_dropout,
+        "swin": with_dropout,
+    }
+    assert (none["dropout"], some["dropout"]) == (0.0, 0.3)
+    assert none["plain_peak_bytes"] < some["plain_peak_bytes"], "dropout keeps its noise for backward"
+    for record in (none, some):
+        assert record["num_different"] == 0 < record["num_compared"]
+        assert record["is_within_budget"]
+
+
+@pytest.mark.parametrize("text", ["1", "-0.1", "half"])
+def test_matrix_refuses_what_is_no_probability(text: str) -> None:
+    done = run_module("benchmarks.training.matrix", f"--dropout={text}")
+    assert done.returncode == 2
+    assert "argument --dropout: " in done.stderr
+
+
 def contender(peer: str, setting: str, *, peak_mib: int, **more: Any) -> dict[str, Any]:
     figures = {"peak_bytes": peak_mib * 2**20, "num_tensors_different": {}, "num_tensors_compared": 9}
     names = {"record": "contender", "model": "unet", "peer": peer, "setting": setting}
