@@ -32,10 +32,11 @@ _FACTOR_BY_UNIT = {
     **{prefix + "b": 1000**power for power, prefix in enumerate("kmgt", start=1)},
     **{prefix + "ib": 1024**power for power, prefix in enumerate("kmgt", start=1)},
 }
-_SIZE = re.compile(r"\s*(?P<number>[0-9][0-9_]*(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*\Z")
+_WHOLE = "[0-9]+(?:_[0-9]+)*"
+_SIZE = re.compile(rf"\s*(?P<number>{_WHOLE}(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*\Z")
 _PERCENT = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*\Z")
-_BARE_FRACTION = re.compile(r"\s*[0-9][0-9_]*\.[0-9]+\s*\Z")
-_BARE_WHOLE = re.compile(r"\s*[0-9][0-9_]*\s*\Z")
+_BARE_FRACTION = re.compile(rf"\s*{_WHOLE}\.[0-9]+\s*\Z")
+_BARE_WHOLE = re.compile(rf"\s*{_WHOLE}\s*\Z")
 _LONGEST_TEXT = 64
 _SMALLEST_BARE_NUMBER = 1024
 

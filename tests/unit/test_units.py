@@ -32,7 +32,27 @@ def test_sizes_are_read(text: str, size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "GiB", "-1", "1e6", "1,5GB", "1.5.2", "12 XB", "1 GiB extra", "nan", "inf", "1" * 100, "٣", "1.GB"]
+    "text",
+    [
+        "",
+        "GiB",
+        "-1",
+        "1e6",
+        "1,5GB",
+        "1.5.2",
+        "12 XB",
+        "1 GiB extra",
+        "nan",
+        "inf",
+        "1" * 100,
+        "٣",
+        "1.GB",
+        "1__0",
+        "1_",
+        "1_GB",
+        "1_.5GB",
+        "_1",
+    ],
 )
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(UnitError) as caught:
@@ -82,6 +102,8 @@ def test_percentages_are_exact_where_floats_are_not() -> None:
         ("0%", "budget '0%' must be above 0% and at most 1000% of the plain peak"),
         ("1001%", "budget '1001%' must be above 0% and at most 1000% of the plain peak"),
         (2**53, f"budget 9007199254740992 exceeds the largest size that is read, {MAX_BYTES} bytes"),
+        ("1__0", "'1__0' is no size: write a number with KB, MB, GB (1000) or KiB, MiB, GiB (1024)"),
+        ("1__0.5", "'1__0.5' is no size: write a number with KB, MB, GB (1000) or KiB, MiB, GiB (1024)"),
         ("much", "'much' is no size: write a number with KB, MB, GB (1000) or KiB, MiB, GiB (1024)"),
     ],
 )
