@@ -7,6 +7,7 @@ never an error.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -49,6 +50,7 @@ def machine_name() -> str:
     return f"{_processor_name()}; {torch.get_num_threads()} threads; torch {torch.__version__}"
 
 
+@functools.cache
 def _processor_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -59,8 +61,13 @@ def _processor_name() -> str:
 
 
 def default_cost_cache() -> CostCache:
-    """The cache on disk for this machine, thread count and torch."""
-    return CostCache(machine=machine_name())
+    """The cache on disk for this machine, thread count and torch; read once in a process."""
+    return _opened(machine_name(), cache_folder())
+
+
+@functools.cache
+def _opened(machine: str, folder: Path | None) -> CostCache:
+    return CostCache(machine=machine, folder=folder)
 
 
 class CostCache:
@@ -68,12 +75,12 @@ class CostCache:
 
     Args:
         machine: What the costs hold for: processor, number of threads, version of torch.
-        folder: Where the file lies; `cache_folder()` by default.
+        folder: Where the file lies; None where there is no place for one.
     """
 
-    def __init__(self, *, machine: str, folder: Path | None = None) -> None:
+    def __init__(self, *, machine: str, folder: Path | None) -> None:
         self._machine = machine
-        self._folder = cache_folder() if folder is None else folder
+        self._folder = folder
         self._entries: dict[str, tuple[int, int]] = dict(self._load())
         self._fresh: dict[str, tuple[int, int]] = {}
 
@@ -97,7 +104,8 @@ class CostCache:
         """Write what is new, beside what other processes wrote meanwhile; the oldest entries make room."""
         if not self._fresh or self.path is None:
             return
-        merged = {**self._load(), **self._fresh}
+        fresh, self._fresh = self._fresh, {}  # another thread may go on noting
+        merged = {**self._load(), **fresh}
         kept = dict(list(merged.items())[-_MOST_ENTRIES:])
         document = {"format": _FORMAT, "version": _VERSION, "machine": self._machine, "costs": list(kept.items())}
         try:
@@ -106,8 +114,7 @@ class CostCache:
             self._remove_oldest_files()
         except (OSError, FormatError) as error:
             _logger.debug("profiled costs are not cached: %s", error)
-            return
-        self._fresh.clear()
+            self._fresh = {**fresh, **self._fresh}
 
     def _load(self) -> Mapping[str, tuple[int, int]]:
         path = self.path

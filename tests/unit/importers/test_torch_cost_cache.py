@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lowtide.importers import torch_cost_cache
-from lowtide.importers.torch_cost_cache import CostCache, cache_folder, machine_name
+from lowtide.importers.torch_cost_cache import CostCache, cache_folder, default_cost_cache, machine_name
 
 
 def cache_in(folder: Path, machine: str = "m") -> CostCache:
@@ -107,6 +107,37 @@ def test_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("LOWTIDE_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "lowtide"
+
+
+def test_the_file_is_read_once_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Path] = []
+    load = torch_cost_cache.load_document
+    monkeypatch.setattr(torch_cost_cache, "load_document", lambda path: reads.append(path) or load(path))
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path / "first"))
+    saved_path(tmp_path / "first")
+    reads.clear()
+    assert {id(default_cost_cache()) for _ in range(3)} == {id(default_cost_cache())}
+    assert default_cost_cache().path is not None
+    assert reads == []  # the file of this machine is not there yet
+    default_cost_cache().put("mm", duration_ns=7, workspace_bytes=0)
+    default_cost_cache().save()
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path / "second"))
+    assert default_cost_cache().get("mm") is None, "another folder has other costs"
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path / "first"))
+    torch_cost_cache._opened.cache_clear()  # what a new process is
+    assert [default_cost_cache().get("mm") for _ in range(3)] == [(7, 0)] * 3
+    assert reads == [default_cost_cache().path]
+
+
+def test_what_could_not_be_saved_is_saved_later(tmp_path: Path) -> None:
+    (tmp_path / "folder").write_text("in the way", encoding="utf-8")
+    cache = cache_in(tmp_path / "folder")
+    cache.put("mm", duration_ns=5, workspace_bytes=64)
+    cache.save()
+    (tmp_path / "folder").unlink()
+    cache.put("bmm", duration_ns=6, workspace_bytes=0)
+    cache.save()
+    assert [cache_in(tmp_path / "folder").get(name) for name in ("mm", "bmm")] == [(5, 64), (6, 0)]
 
 
 def test_machine_names_threads_and_torch() -> None:
