@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -252,10 +253,96 @@ def test_sparse_tensors_are_refused(layout: Any) -> None:
     assert place_of("sparse") in message
 
 
-def test_sparse_gradients_are_refused() -> None:
-    model = nn.Sequential(nn.Embedding(10, 16, sparse=True), nn.Linear(16, 16))
-    message = message_of(lambda: compiled(model)(torch.arange(10)))
-    assert message == ("cannot compile the whole model: NotImplementedError: Cannot access storage of SparseTensorImpl")
+class LooksUp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(10, 16))
+
+    def forward(self, x: Any) -> Any:
+        return nn.functional.embedding(x, self.weight, sparse=True).sin()  # looks up
+
+
+SPARSE_GRADIENT = (
+    ": with sparse=True its gradient would be a sparse tensor, whose size depends on the data; pass sparse=False"
+)
+
+
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+@pytest.mark.parametrize("by_string", [False, True])
+def test_sparse_gradients_are_refused(kind: Any, by_string: bool) -> None:
+    model = nn.Sequential(nn.ModuleDict({"words": kind(10, 16, sparse=True)})["words"], nn.Linear(16, 16))
+    x = torch.arange(10).reshape(2, 5)
+    call: Any = compiled(model)
+    if by_string:
+        options = {"budget": "4MB", "counts": "compiled", "costs": "estimated"}
+        call = torch.compile(copy.deepcopy(model), backend="lowtide", options=options)
+    for _ in range(2):
+        assert message_of(lambda: call(x)) == f"'0' ({kind.__name__}){SPARSE_GRADIENT}"
+    with torch.no_grad():
+        call(x)  # no gradient, no harm
+    assert message_of(lambda: lowtide.capture(model, (x,), costs="estimated")) == (
+        f"'0' ({kind.__name__}){SPARSE_GRADIENT}"
+    )
+
+
+def test_sparse_gradients_of_a_function_are_refused_with_their_place() -> None:
+    message = message_of(lambda: compiled(LooksUp())(torch.arange(10)))
+    assert message.startswith(f"an embedding{place_of('looks up')}forward: ")
+    assert message.endswith(SPARSE_GRADIENT)
+
+
+def test_frozen_sparse_embeddings_work() -> None:
+    model = nn.Sequential(nn.Embedding(10, 16, sparse=True).requires_grad_(requires_grad=False), nn.Linear(16, 16))
+    compiled(model)(torch.arange(10)).sum().backward()
+
+
+@pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.SyncBatchNorm])
+def test_batch_norm_without_momentum_is_refused_where_it_counts(kind: Any) -> None:
+    """In eager mode the factor of its running statistics is 1 / num_batches_tracked."""
+    model = nn.Sequential(nn.Linear(16, 16), kind(16, momentum=None))
+    x = torch.randn(8, 16)
+    if kind is nn.BatchNorm1d:
+        assert message_of(lambda: compiled(model)(x)) == (
+            "cannot compile the whole model: '1' (BatchNorm1d) has momentum=None: how much a batch counts depends on "
+            "the number of batches before it, which is data; give it a momentum, e.g. 0.1"
+        )
+    plain = copy.deepcopy(model).eval()
+    plain._compiled_call_impl = None
+    compiled(model.eval())
+    assert torch.equal(model(x), plain(x)), "nothing is counted in evaluation"
+
+
+# ------------------------------------------------------------------ a compiler that is told to stand aside
+@pytest.mark.parametrize("stance", ["force_eager", "eager_on_recompile", "eager_then_compile"])
+def test_a_stance_that_runs_eagerly_is_refused(stance: str) -> None:
+    model, x = compiled(nn.Linear(16, 16)), torch.randn(8, 16)
+    model(x)
+    with torch.compiler.set_stance(stance):
+        assert message_of(lambda: model(x)) == (
+            f"torch.compiler.set_stance({stance!r}) lets torch run models without their plan, in no budget: call this "
+            "one under the stance 'default'"
+        )
+    with torch.compiler.set_stance("fail_on_recompile"):
+        model(x)  # planned before
+
+
+def test_a_stance_that_forces_another_backend_is_refused() -> None:
+    model, x = compiled(nn.Linear(16, 16)), torch.randn(8, 16)
+    with torch.compiler.set_stance("default", force_backend="eager"):
+        assert "lets torch run models without their plan" in message_of(lambda: model(x))
+
+
+def test_dynamo_switched_off_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = compiled(nn.Linear(16, 16)), torch.randn(8, 16)
+    with torch._dynamo.config.patch(disable=True):
+        assert message_of(lambda: model(x)) == (
+            "torch._dynamo.config.disable (or TORCH_COMPILE_DISABLE=1) lets torch run models without their plan, in no "
+            "budget: set it to False"
+        )
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    assert message_of(lambda: model(x)) == (
+        "TORCHDYNAMO_DISABLE=1 lets torch run models without their plan, in no budget: unset it"
+    )
 
 
 def test_nested_tensors_are_refused() -> None:

@@ -7,17 +7,28 @@ counts="device"     [ parameters | buffers | gradients there already | optimizer
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from lowtide.errors import CompileError
 
 _STEP_COUNTER_BYTES = 64
 """What a parameter's step counter takes, where an optimizer keeps one: a scalar tensor, aligned."""
 
-__all__ = ["Counts", "StandingBytes", "optimizer_state_bytes", "standing_bytes"]
+_PLAIN_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor})
+_PARTS_BY_LAYOUT: Mapping[torch.layout, tuple[str, ...]] = {
+    torch.sparse_coo: ("_indices", "_values"),
+    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), ("crow_indices", "col_indices", "values")),
+    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), ("ccol_indices", "row_indices", "values")),
+}
+
+__all__ = ["Counts", "StandingBytes", "optimizer_state_bytes", "standing_bytes", "storage_bytes"]
 
 
 class Counts(StrEnum):
@@ -57,13 +68,16 @@ def standing_bytes(model: torch.nn.Module, optimizer: torch.optim.Optimizer | No
     Args:
         model: The model.
         optimizer: Its optimizer, or None where there is none or none was named.
+
+    Raises:
+        CompileError: A parameter or a buffer is of a subclass of Tensor whose bytes cannot be told.
     """
     parameters = list(model.parameters())
     state = 0 if optimizer is None else optimizer_state_bytes(optimizer)
     return StandingBytes(
-        parameters=_storage_bytes(parameters),
-        buffers=_storage_bytes(model.buffers()),
-        gradients=_storage_bytes(parameter.grad for parameter in parameters if parameter.grad is not None),
+        parameters=storage_bytes(parameters),
+        buffers=storage_bytes(model.buffers()),
+        gradients=storage_bytes(parameter.grad for parameter in parameters if parameter.grad is not None),
         optimizer=state or 0,
         is_optimizer_known=state is not None,
     )
@@ -75,7 +89,7 @@ def optimizer_state_bytes(optimizer: torch.optim.Optimizer) -> int | None:
     Returns:
         Bytes, or None where the class is not known and it holds nothing yet.
     """
-    held = _storage_bytes(
+    held = storage_bytes(
         value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)
     )
     if held:
@@ -86,7 +100,9 @@ def optimizer_state_bytes(optimizer: torch.optim.Optimizer) -> int | None:
         if copies is None:
             return None
         trained = [parameter for parameter in group["params"] if parameter.requires_grad]
-        predicted += copies * sum(parameter.numel() * parameter.element_size() for parameter in trained)
+        predicted += copies * sum(
+            inner.numel() * inner.element_size() for parameter in trained for inner in _held_by(parameter)
+        )
         predicted += _STEP_COUNTER_BYTES * len(trained)
     return predicted
 
@@ -111,6 +127,43 @@ def _copies_per_parameter(optimizer: torch.optim.Optimizer, group: dict[str, Any
             return None
 
 
-def _storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
-    storages = {storage._cdata: storage.nbytes() for storage in (tensor.untyped_storage() for tensor in tensors)}
-    return sum(storages.values())
+def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of the storages that tensors have, each storage once.
+
+    Raises:
+        CompileError: One of them is of a subclass that hides what it holds.
+    """
+    held = (inner.untyped_storage() for tensor in tensors for inner in _held_by(tensor))
+    return sum({storage._cdata: storage.nbytes() for storage in held}.values())
+
+
+def _held_by(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors whose storages a tensor takes: itself, or what it consists of, at any depth.
+
+    A wrapper (a subclass of Tensor that holds others) has a storage in name only, a sparse tensor has none.
+    """
+    if tensor.layout in _PARTS_BY_LAYOUT:
+        yield from (getattr(tensor, part)() for part in _PARTS_BY_LAYOUT[tensor.layout])
+        return
+    if type(tensor) in _PLAIN_TENSORS:
+        yield tensor
+        return
+    can_take_apart: bool = is_traceable_wrapper_subclass(tensor)
+    if can_take_apart:
+        for name in tensor.__tensor_flatten__()[0]:  # type: ignore[attr-defined]  # what the check is for
+            yield from _held_by(getattr(tensor, name))
+    elif _hides_its_storage(tensor):
+        raise CompileError(
+            f"a {type(tensor).__name__} of shape {list(tensor.shape)} holds tensors that cannot be counted: give its "
+            "class __tensor_flatten__ and __tensor_unflatten__"
+        )
+    else:
+        yield tensor
+
+
+def _hides_its_storage(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a wrapper that torch cannot take apart: its storage has a size, but no address."""
+    try:
+        return tensor.untyped_storage().data_ptr() == 0 < tensor.untyped_storage().nbytes() and not tensor.is_meta
+    except RuntimeError:
+        return True

@@ -17,9 +17,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from lowtide.emit.torch_accounting import Counts, StandingBytes, standing_bytes
+from lowtide.emit.torch_accounting import Counts, StandingBytes, standing_bytes, storage_bytes
 from lowtide.emit.torch_budget import BudgetReader
 from lowtide.emit.torch_call import PlannedCall, refuse_active_ddp, refuse_distributed
+from lowtide.emit.torch_compilation import Compilation, last_compilation, note_compilation
 from lowtide.emit.torch_guard import StepGuard, retained_peak_bytes, watched_results
 from lowtide.emit.torch_program import boxed_callable, forward_module, joint_modules
 from lowtide.errors import CompileError, InfeasibleBudget, InputError, LowtideError, PlanningError
@@ -82,74 +83,6 @@ class CompileOptions:
     optimizer: torch.optim.Optimizer | None = None
 
 
-@dataclass(frozen=True, repr=False)
-class Compilation:
-    """What one compilation came to. All bytes are counted as the budget is.
-
-    Attributes:
-        kind: ``"training"`` or ``"inference"``.
-        counts: What the budget counts.
-        budget_bytes: Bytes allowed.
-        baseline_peak_bytes: Peak of the compiled step without recomputation.
-        planned_peak_bytes: Peak of the plan.
-        margin_bytes: Bytes kept free for what no plan sees.
-        input_bytes: User inputs, held by the caller: in neither of them.
-        standing: Bytes beside the compiled step; all 0 where only that counts.
-        result: The planner's answer.
-        verified: The plan, for the graph in it.
-        capture_seconds: Wall-clock time of import and profiling.
-    """
-
-    kind: str
-    counts: Counts
-    budget_bytes: int
-    baseline_peak_bytes: int
-    planned_peak_bytes: int
-    margin_bytes: int
-    input_bytes: int
-    standing: StandingBytes
-    result: PlanResult
-    verified: VerifiedPlan
-    capture_seconds: float
-
-    def __repr__(self) -> str:
-        return (
-            f"<Compilation of a {self.kind} step: budget {format_bytes(self.budget_bytes)}, peak "
-            f"{format_bytes(self.baseline_peak_bytes)} -> {format_bytes(self.planned_peak_bytes)}, TDI "
-            f"{self.verified.plan.tdi_percent:.2f} %>"
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """The figures, flat, for logs and tables."""
-        return {
-            "kind": self.kind,
-            "counts": str(self.counts),
-            "budget_bytes": self.budget_bytes,
-            "baseline_peak_bytes": self.baseline_peak_bytes,
-            "planned_peak_bytes": self.planned_peak_bytes,
-            "margin_bytes": self.margin_bytes,
-            "input_bytes": self.input_bytes,
-            "parameter_bytes": self.standing.parameters,
-            "buffer_bytes": self.standing.buffers,
-            "gradient_bytes": self.standing.gradients,
-            "optimizer_bytes": self.standing.optimizer,
-            "num_nodes": len(self.verified.graph.nodes),
-            "num_recomputes": self.result.num_recomputes,
-            "tdi_percent": self.verified.plan.tdi_percent,
-            "lower_bound_tdi_percent": self.verified.plan.lower_bound_tdi_percent,
-            "capture_seconds": self.capture_seconds,
-            "solve_seconds": self.result.solve_seconds,
-        }
-
-
-_last: Compilation | None = None
-
-
-def last_compilation() -> Compilation | None:
-    """The newest compilation in this process, or None."""
-    return _last
-
-
 def compile_in_place(model: torch.nn.Module, options: CompileOptions) -> torch.nn.Module:
     """Make the calls of a model run within a budget.
 
@@ -200,12 +133,10 @@ def dynamo_backend(
     """
     _warn_untested_torch()
     _warn_last_plan()
-    standing = StandingBytes()
-    if options.counts is Counts.DEVICE:
-        standing = _standing_of_graph(module)
     try:
         refuse_active_ddp()
         _refuse_partial_frame()
+        standing = _standing_of_graph(module) if options.counts is Counts.DEVICE else StandingBytes()
         return _Backend(options, standing, BudgetReader(options.budget))(module, example_inputs)
     except LowtideError as error:
         return raiser(error)
@@ -294,7 +225,6 @@ class _Step:
         return boxed_callable(forward_module(capture, compilation.verified.plan.steps))
 
     def _plan(self, graph: Graph, kind: str, capture_seconds: float) -> Compilation:
-        global _last  # noqa: PLW0603 - what last_compilation() returns
         input_bytes = sum(graph_input.size_bytes for graph_input in graph.inputs if graph_input.is_counted)
         beside = self._standing.total - input_bytes  # from a peak of the graph to a peak as the budget counts
         baseline_peak_bytes = baseline(graph).peak_bytes + beside
@@ -316,8 +246,7 @@ class _Step:
             verified=verified,
             capture_seconds=capture_seconds,
         )
-        _last = compilation
-        _log_compilation(compilation)
+        note_compilation(compilation)
         return compilation
 
     def _plan_within(self, graph: Graph, budget_bytes: int, beside: int) -> tuple[int, PlanResult, VerifiedPlan]:
@@ -363,49 +292,21 @@ def _in_budget_terms(error: PlanningError, budget_bytes: int, beside: int, stand
     )
 
 
-def _log_compilation(compilation: Compilation) -> None:
-    standing = compilation.standing
-    plan = compilation.verified.plan
-    bound = plan.lower_bound_tdi_percent
-    if compilation.counts is Counts.DEVICE:
-        counted = (
-            f"parameters {format_bytes(standing.parameters)}, buffers {format_bytes(standing.buffers)}, gradients that "
-            f"are there {format_bytes(standing.gradients)}, optimizer state {format_bytes(standing.optimizer)}"
-            f"{'' if standing.is_optimizer_known else ' (class unknown: not counted)'}, the compiled step"
-        )
-    else:
-        counted = "the compiled step, gradients included"
-    _LOG.info(
-        "%s step planned: budget %s counts %s; not counted: inputs %s, loss and optimizer temporaries outside the "
-        "model; peak %s -> %s, TDI %.2f %%, bound %s, %d nodes, %d recomputed, captured in %.1f s, planned in %.1f s",
-        compilation.kind,
-        format_bytes(compilation.budget_bytes),
-        counted,
-        format_bytes(compilation.input_bytes),
-        format_bytes(compilation.baseline_peak_bytes),
-        format_bytes(compilation.planned_peak_bytes),
-        plan.tdi_percent,
-        "none" if bound is None else f"{bound:.2f} %",
-        len(compilation.verified.graph.nodes),
-        compilation.result.num_recomputes,
-        compilation.capture_seconds,
-        compilation.result.solve_seconds,
-    )
-
-
 def _check_budget_text(budget: Budget) -> None:
     parse_budget(budget, baseline_peak_bytes=2**40)
 
 
 def _standing_of_graph(module: fx.GraphModule) -> StandingBytes:
-    totals = {InputKind.PARAMETER: 0, InputKind.BUFFER: 0}
+    tensors: dict[InputKind, list[torch.Tensor]] = {kind: [] for kind in InputKind}
     kinds = input_kinds_of(module)
     for index, placeholder in enumerate(module.graph.find_nodes(op="placeholder")):
         tensor = placeholder.meta.get("example_value")
-        if kinds[index] in totals and isinstance(tensor, torch.Tensor):
-            totals[kinds[index]] += int(tensor.untyped_storage().nbytes())
+        if isinstance(tensor, torch.Tensor):
+            tensors[kinds[index]].append(tensor)
     return StandingBytes(
-        parameters=totals[InputKind.PARAMETER], buffers=totals[InputKind.BUFFER], is_optimizer_known=False
+        parameters=storage_bytes(tensors[InputKind.PARAMETER]),
+        buffers=storage_bytes(tensors[InputKind.BUFFER]),
+        is_optimizer_known=False,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 import types
 from collections.abc import Callable
@@ -19,12 +20,13 @@ from lowtide.emit.torch_accounting import StandingBytes
 from lowtide.errors import CompileError, LowtideError
 from lowtide.importers.torch_dynamo import compile_settings, explain
 
-__all__ = ["BackendFor", "PlannedCall", "refuse_active_ddp", "refuse_distributed"]
+__all__ = ["BackendFor", "PlannedCall", "refuse_active_ddp", "refuse_disabled_dynamo", "refuse_distributed"]
 
 _LOG = logging.getLogger("lowtide")
 _MARK = "_lowtide"
 _SMALL_CHANGE_BYTES = 16 * 1024
 """By how much the bytes beside a step may fall without a new plan, where a hundredth of them is less."""
+_COMPILING_STANCES = frozenset({"default", "fail_on_recompile"})
 _DISTRIBUTED = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"})
 
 BackendFor: TypeAlias = Callable[[StandingBytes], Callable[..., Any]]
@@ -74,6 +76,7 @@ class PlannedCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the model, planning first where its inputs have a new shape."""
         refuse_active_ddp()
+        refuse_disabled_dynamo()
         compiled = self._compiled_for(self._count_standing(self._model))
         with compile_settings():
             try:
@@ -81,7 +84,7 @@ class PlannedCall:
             except LowtideError:
                 raise
             except Exception as error:
-                explained = explain(error)
+                explained = explain(error, model=self._model)
                 if explained is None:
                     raise
                 raise explained from None
@@ -144,6 +147,24 @@ def refuse_active_ddp() -> None:
     """
     if torch.nn.parallel.DistributedDataParallel._active_ddp_module is not None:
         raise _distributed_refusal("DistributedDataParallel")
+
+
+def refuse_disabled_dynamo() -> None:
+    """Refuse a call that torch would run eagerly, or by another backend, because its compiler is told to.
+
+    Raises:
+        CompileError: By the environment, by Dynamo's configuration or by ``torch.compiler.set_stance``.
+    """
+    eagerly = "lets torch run models without their plan, in no budget"
+    if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
+        raise CompileError(f"TORCHDYNAMO_DISABLE=1 {eagerly}: unset it")
+    if torch._dynamo.config.disable:
+        raise CompileError(f"torch._dynamo.config.disable (or TORCH_COMPILE_DISABLE=1) {eagerly}: set it to False")
+    stance = torch._dynamo.eval_frame._stance
+    if stance.stance not in _COMPILING_STANCES or stance.backend is not None:
+        raise CompileError(
+            f"torch.compiler.set_stance({stance.stance!r}) {eagerly}: call this one under the stance 'default'"
+        )
 
 
 def _distributed_refusal(wrapper: str) -> CompileError:

@@ -42,6 +42,13 @@ _BETTER_ADVICE = {
 }
 """What to do instead of changing a setting of Dynamo, by a word of that setting."""
 _NOT_THE_USERS = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, errors.__file__))
+_SPARSE_ARGUMENT: Mapping[Any, int] = {
+    torch.nn.functional.embedding: 6,
+    torch.nn.functional.embedding_bag: 7,
+    torch.embedding: 4,
+}
+"""Position of ``sparse`` among the arguments of what looks up embeddings."""
+_ROOT_OF_PATH = re.compile(r"^L\['\w+'\]\.?")
 _PARAMETER_SOURCE = re.compile(r"\._parameters\[")
 _BUFFER_SOURCE = re.compile(r"\._buffers\[")
 
@@ -116,6 +123,7 @@ def trace_with_aot(
         compile_backward: Makes backward's graph a boxed callable; called at the first backward.
         compile_inference: Makes the graph a boxed callable where nothing requires a gradient.
     """
+    _refuse_sparse_gradients(module)
     backend = aot_autograd(
         fw_compiler=compile_forward,
         bw_compiler=compile_backward,
@@ -142,8 +150,12 @@ def input_kinds_of(module: fx.GraphModule) -> Mapping[int, InputKind]:
     return kinds
 
 
-def explain(error: BaseException) -> LowtideError | None:
+def explain(error: BaseException, *, model: object = None) -> LowtideError | None:
     """Our error inside what Dynamo or AOTAutograd raised, or Dynamo's own refusal in one line that names the place.
+
+    Args:
+        error: What was raised.
+        model: What was being compiled, to name the module in it that is at fault.
 
     Returns:
         The error to raise instead, or None where the error is neither.
@@ -157,6 +169,9 @@ def explain(error: BaseException) -> LowtideError | None:
     match error:
         case exc.Unsupported():
             return CompileError(f"cannot compile the whole model: {_refusal(error)}")
+        case exc.UserError():
+            text = _cumulative_batch_norm(model) or f"{_first_line(str(error))}{_place_in(str(error))}"
+            return CompileError(f"cannot compile the whole model: {text}")
         case exc.FailOnRecompileLimitHit():
             return CompileError(f"cannot compile one more input shape: {_first_line(str(error))}")
         case exc.TorchRuntimeError():
@@ -201,6 +216,40 @@ def refuse_unplannable_inputs(module: fx.GraphModule) -> None:
                 f"input {placeholder.name} is a {type(value).__name__}, a subclass of Tensor that torch.compile cannot "
                 "take apart: pass x.as_subclass(torch.Tensor)"
             )
+
+
+def _refuse_sparse_gradients(module: fx.GraphModule) -> None:
+    """Refuse a lookup whose gradient would be a sparse tensor: AOTAutograd fails on it without naming the place."""
+    for node in module.graph.nodes:
+        position = _SPARSE_ARGUMENT.get(node.target) if node.op == "call_function" else None
+        is_sparse = position is not None and node.kwargs.get("sparse", (*node.args, *[False] * 9)[position])
+        if is_sparse and getattr(node.meta.get("example_value"), "requires_grad", False):
+            raise CompileError(
+                f"{_module_of(node)}: with sparse=True its gradient would be a sparse tensor, whose size depends on "
+                "the data; pass sparse=False"
+            )
+
+
+def _module_of(node: fx.Node) -> str:
+    """The module that an op of a Dynamo graph comes from, in words; where it is not among the model's, the place."""
+    path, kind = next(reversed((node.meta.get("nn_module_stack") or {"": ("", None)}).values()))
+    name = _ROOT_OF_PATH.sub("", str(path))
+    if kind is None or not name:
+        return f"an embedding{user_place(node.meta.get('stack_trace'))}"
+    return f"{name!r} ({getattr(kind, '__name__', kind)})"
+
+
+def _cumulative_batch_norm(model: object) -> str:
+    """Words for a BatchNorm whose running statistics are plain averages; empty where there is none."""
+    modules = model.named_modules() if isinstance(model, torch.nn.Module) else ()
+    for name, module in modules:
+        is_batch_norm = isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.training
+        if is_batch_norm and module.momentum is None and module.track_running_stats:
+            return (
+                f"{name!r} ({type(module).__name__}) has momentum=None: how much a batch counts depends on the number "
+                "of batches before it, which is data; give it a momentum, e.g. 0.1"
+            )
+    return ""
 
 
 def _refusal(error: torch._dynamo.exc.Unsupported) -> str:

@@ -220,7 +220,7 @@ def capture_training(
     except Exception as error:  # noqa: BLE001 - Dynamo wraps the signal and every refusal in errors of its own
         if captured:
             return captured[0].imported.graph
-        raise explain(error) or error from None
+        raise explain(error, model=model) or error from None
     finally:
         torch.set_rng_state(rng_state)
     raise CompileError(f"{type(model).__name__} runs no tensor op that Dynamo could capture: nothing to plan")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from lowtide.emit.torch_accounting import optimizer_state_bytes, standing_bytes
+from lowtide.emit.torch_accounting import optimizer_state_bytes, standing_bytes, storage_bytes
+from lowtide.errors import CompileError
 
 Parameters = Iterable[nn.Parameter]
 
@@ -98,3 +100,75 @@ def test_gradients_count_once_they_are_there() -> None:
     standing = standing_bytes(model, None)
     assert standing.gradients == standing.parameters
     assert standing.total == standing.parameters + standing.buffers + standing.gradients
+
+
+# ------------------------------------------------------------------ tensors that consist of others
+class Opaque(torch.Tensor):
+    """Holds another tensor, and hides it."""
+
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls: Any, inner: torch.Tensor) -> Opaque:
+        wrapper: Any = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)  # type: ignore[attr-defined]
+        wrapper.inner = inner
+        return wrapper  # type: ignore[no-any-return]
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        raise AssertionError("counting runs no op")
+
+
+class Wrapper(Opaque):
+    """Holds another tensor, and says so; of another size than it pretends to be."""
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["inner"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, torch.Tensor], *_: Any) -> torch.Tensor:
+        return Wrapper(inner["inner"])
+
+
+class Subclass(torch.Tensor):
+    """Nothing but a name."""
+
+
+def wrapping(held: torch.Tensor) -> Wrapper:
+    """A wrapper that pretends to be of one element."""
+    wrapper = Wrapper(torch.zeros(1))
+    wrapper.inner = held
+    return wrapper
+
+
+def test_what_wrappers_hold_counts_and_counts_once() -> None:
+    held = torch.zeros(100)
+    assert storage_bytes([wrapping(held)]) == 400
+    assert storage_bytes([wrapping(wrapping(held))]) == 400
+    assert storage_bytes([wrapping(held), held, wrapping(held[:2])]) == 400
+    assert storage_bytes([held.as_subclass(Subclass)]) == 400
+    assert storage_bytes([torch.zeros(100, device="meta"), torch.zeros(0)]) == 400
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_parts_of_sparse_tensors_count() -> None:
+    starts, others, values = torch.arange(11), torch.arange(10), torch.ones(10)
+    assert storage_bytes([torch.eye(10).to_sparse()]) == 10 * (2 * 8 + 4)  # two indices and a value each
+    assert storage_bytes([torch.sparse_csr_tensor(starts, others, values, (10, 10))]) == 10 * (8 + 4) + 11 * 8
+    assert storage_bytes([torch.sparse_csc_tensor(starts, others, values, (10, 10))]) == 10 * (8 + 4) + 11 * 8
+
+
+def test_state_of_wrapped_parameters_is_what_they_hold() -> None:
+    parameter = wrapping(torch.zeros(100)).requires_grad_()
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1, momentum=0.9)
+    optimizer.param_groups[0]["params"] = [parameter]
+    assert optimizer_state_bytes(optimizer) == 400 + 64
+
+
+def test_what_hides_its_tensors_is_refused() -> None:
+    with pytest.raises(CompileError) as caught:
+        storage_bytes([Opaque(torch.zeros(4, 2))])
+    assert str(caught.value) == (
+        "a Opaque of shape [4, 2] holds tensors that cannot be counted: give its class __tensor_flatten__ and "
+        "__tensor_unflatten__"
+    )

@@ -1,0 +1,121 @@
+"""What one compilation came to, as data, and as the one line that the log says of it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.emit.torch_accounting import Counts, StandingBytes
+from lowtide.ir import PlanResult
+from lowtide.referee import VerifiedPlan
+from lowtide.units import format_bytes
+
+__all__ = ["Compilation", "last_compilation", "note_compilation"]
+
+_LOG = logging.getLogger("lowtide")
+
+
+@dataclass(frozen=True, repr=False)
+class Compilation:
+    """What one compilation came to. All bytes are counted as the budget is.
+
+    Attributes:
+        kind: ``"training"`` or ``"inference"``.
+        counts: What the budget counts.
+        budget_bytes: Bytes allowed.
+        baseline_peak_bytes: Peak of the compiled step without recomputation.
+        planned_peak_bytes: Peak of the plan.
+        margin_bytes: Bytes kept free for what no plan sees.
+        input_bytes: User inputs, held by the caller: in neither of them.
+        standing: Bytes beside the compiled step; all 0 where only that counts.
+        result: The planner's answer.
+        verified: The plan, for the graph in it.
+        capture_seconds: Wall-clock time of import and profiling.
+    """
+
+    kind: str
+    counts: Counts
+    budget_bytes: int
+    baseline_peak_bytes: int
+    planned_peak_bytes: int
+    margin_bytes: int
+    input_bytes: int
+    standing: StandingBytes
+    result: PlanResult
+    verified: VerifiedPlan
+    capture_seconds: float
+
+    def __repr__(self) -> str:
+        return (
+            f"<Compilation of a {self.kind} step: budget {format_bytes(self.budget_bytes)}, peak "
+            f"{format_bytes(self.baseline_peak_bytes)} -> {format_bytes(self.planned_peak_bytes)}, TDI "
+            f"{self.verified.plan.tdi_percent:.2f} %>"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures, flat, for logs and tables."""
+        return {
+            "kind": self.kind,
+            "counts": str(self.counts),
+            "budget_bytes": self.budget_bytes,
+            "baseline_peak_bytes": self.baseline_peak_bytes,
+            "planned_peak_bytes": self.planned_peak_bytes,
+            "margin_bytes": self.margin_bytes,
+            "input_bytes": self.input_bytes,
+            "parameter_bytes": self.standing.parameters,
+            "buffer_bytes": self.standing.buffers,
+            "gradient_bytes": self.standing.gradients,
+            "optimizer_bytes": self.standing.optimizer,
+            "num_nodes": len(self.verified.graph.nodes),
+            "num_recomputes": self.result.num_recomputes,
+            "tdi_percent": self.verified.plan.tdi_percent,
+            "lower_bound_tdi_percent": self.verified.plan.lower_bound_tdi_percent,
+            "capture_seconds": self.capture_seconds,
+            "solve_seconds": self.result.solve_seconds,
+        }
+
+
+_last: Compilation | None = None
+
+
+def last_compilation() -> Compilation | None:
+    """The newest compilation in this process, or None."""
+    return _last
+
+
+def note_compilation(compilation: Compilation) -> None:
+    """Make a compilation the newest, and say in one INFO line what it came to."""
+    global _last  # noqa: PLW0603 - what last_compilation() returns
+    _last = compilation
+    _log_compilation(compilation)
+
+
+def _log_compilation(compilation: Compilation) -> None:
+    standing = compilation.standing
+    plan = compilation.verified.plan
+    bound = plan.lower_bound_tdi_percent
+    if compilation.counts is Counts.DEVICE:
+        counted = (
+            f"parameters {format_bytes(standing.parameters)}, buffers {format_bytes(standing.buffers)}, gradients that "
+            f"are there {format_bytes(standing.gradients)}, optimizer state {format_bytes(standing.optimizer)}"
+            f"{'' if standing.is_optimizer_known else ' (class unknown: not counted)'}, the compiled step"
+        )
+    else:
+        counted = "the compiled step, gradients included"
+    _LOG.info(
+        "%s step planned: budget %s counts %s; not counted: inputs %s, loss and optimizer temporaries outside the "
+        "model; peak %s -> %s, TDI %.2f %%, bound %s, %d nodes, %d recomputed, captured in %.1f s, planned in %.1f s",
+        compilation.kind,
+        format_bytes(compilation.budget_bytes),
+        counted,
+        format_bytes(compilation.input_bytes),
+        format_bytes(compilation.baseline_peak_bytes),
+        format_bytes(compilation.planned_peak_bytes),
+        plan.tdi_percent,
+        "none" if bound is None else f"{bound:.2f} %",
+        len(compilation.verified.graph.nodes),
+        compilation.result.num_recomputes,
+        compilation.capture_seconds,
+        compilation.result.solve_seconds,
+    )
