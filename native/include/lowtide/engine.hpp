@@ -44,7 +44,7 @@ struct EngineConfig {
   bool is_ideal = false;  // counts bytes only, as if addresses did not matter (the original DTR)
   bool is_copy_on_write = false;  // an op in place copies first, instead of leaving a ghost
   bool is_two_tiered = true;      // values made in backward are evicted last
-  bool keeps_dead = true;         // dead-but-needed values stay until their bytes are wanted
+  bool keeps_dead = false;        // dead-but-needed values stay until their bytes are wanted
   Compaction compaction = Compaction::kLastResort;
   double copy_cost_per_byte = 0.1;  // in the clock's unit, for compaction
   pool::Place places[3] = {{pool::End::kLow, pool::Fit::kBest},
@@ -312,6 +312,8 @@ class Engine {
   std::vector<Event>* log_ = nullptr;
   std::vector<std::pair<pool::BlockId, double>> run_;
   std::vector<std::pair<CellId, Spot>> copies_;  // copy-on-write in progress: the new bytes of a cell
+  std::vector<RecordId> awaited_;                // records about to be recomputed
+  std::int32_t num_sessions_ = 0;
   std::vector<CellId> zombies_;                  // leaves that the program dropped and living records read
 
   static pool::SmallOptions small_options(const EngineConfig& config) {
@@ -337,7 +339,46 @@ class Engine {
   }
 
   // ------------------------------------------------------------------ gather and recompute
+  // While something is recomputed, values that nobody but the records still to come reads are kept for them, and
+  // dropped after the last: without that, a chain of residual blocks would be recomputed twice per block.
+  class Session {
+   public:
+    explicit Session(Engine& engine) : engine_(engine) { ++engine_.num_sessions_; }
+    ~Session() {
+      if (--engine_.num_sessions_ > 0) return;
+      for (const RecordId id : engine_.awaited_) {
+        if (!engine_.tape_.record(id).exists || !engine_.tape_.record(id).is_awaited) continue;
+        const std::vector<CellId> inputs = engine_.tape_.record(id).inputs;
+        engine_.tape_.stop_awaiting(id);
+        for (const CellId input : inputs) engine_.settle(input);
+      }
+      engine_.awaited_.clear();
+    }
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+   private:
+    Engine& engine_;
+  };
+
   void gather(std::span<const CellId> inputs) {
+    const bool is_complete =
+        std::all_of(inputs.begin(), inputs.end(), [this](CellId id) { return tape_.cell(id).is_resident(); });
+    if (is_complete) {
+      for (const CellId id : inputs) {
+        tape_.cell(id).last_access = clock_;
+        ++tape_.cell(id).locks;
+      }
+      return;
+    }
+    const Session session(*this);
+    for (const CellId id : inputs) {
+      if (!tape_.cell(id).is_resident()) tape_.await(id, awaited_);
+    }
+    gather_absent(inputs);
+  }
+
+  void gather_absent(std::span<const CellId> inputs) {
     std::vector<bool> is_locked(inputs.size(), false);
     std::size_t tries = 0;
     try {
@@ -385,6 +426,7 @@ class Engine {
 
   void recompute(CellId target) {
     std::vector<Frame> frames;
+    tape_.await(target, awaited_);
     frames.push_back(frame_of(target));
     try {
       while (!frames.empty()) {
@@ -407,6 +449,7 @@ class Engine {
           }
           if (frame.tries > 3 * record.inputs.size() + 3) throw Thrashing("ancestors push each other out");
           for (const CellId id : record.inputs) tape_.cell(id).last_access = clock_;
+          tape_.await(missing, awaited_);
           frames.push_back(frame_of(missing));
           continue;
         }
@@ -415,7 +458,7 @@ class Engine {
           ++tape_.cell(id).locks;
           frame.locked.push_back(id);
         }
-        execute_again(frame.record, frames.size() > 1 ? frames[frames.size() - 2].record : kNone, target);
+        execute_again(frame.record, target);
         const std::vector<CellId> locked = std::move(frame.locked);
         frames.pop_back();
         unlock(locked);
@@ -440,8 +483,8 @@ class Engine {
     return std::find(all.begin(), all.end(), id) != all.end();
   }
 
-  // Run a record whose inputs are resident and locked; `reader` (or `target`) is whom it is for.
-  void execute_again(RecordId id, RecordId reader, CellId target) {
+  // Run a record whose inputs are resident and locked.
+  void execute_again(RecordId id, CellId target) {
     std::vector<Spot> spots(tape_.record(id).outputs.size());
     try {
       prepare_overwrites(id, spots);
@@ -455,11 +498,12 @@ class Engine {
     stats_.recompute_cost += record.cost;
     ++stats_.num_recomputes;
     log(EventKind::kRecompute, id, 0, 0);
+    tape_.stop_awaiting(id);
     const std::vector<CellId> outputs = record.outputs;
     const std::vector<std::int64_t> sizes = record.sizes;
     for (std::size_t index = 0; index < outputs.size(); ++index) {
       const CellId output = outputs[index];
-      if (output == kNone || tape_.cell(output).is_resident() || !is_wanted(output, reader, target)) {
+      if (output == kNone || tape_.cell(output).is_resident() || !is_wanted(output, target)) {
         free_spot(spots[index], sizes[index]);
         continue;
       }
@@ -475,10 +519,9 @@ class Engine {
     }
   }
 
-  bool is_wanted(CellId id, RecordId reader, CellId target) const {
+  bool is_wanted(CellId id, CellId target) const {
     const Cell& subject = tape_.cell(id);
-    if (subject.alive || id == target || config_.keeps_dead) return true;
-    return reader != kNone && contains(tape_.record(reader).inputs, id);
+    return subject.alive || id == target || subject.awaited > 0 || config_.keeps_dead;
   }
 
   // An op in place runs on its input's bytes: hand them over, or a copy where someone else holds the old version.
@@ -521,9 +564,14 @@ class Engine {
       host_.take_out(id);
       return;
     }
+    const Session session(*this);
     std::vector<CellId> locked;
+    const std::vector<CellId> frontier = tape_.live_frontier(id);
+    for (const CellId held : frontier) {
+      if (!tape_.cell(held).is_resident()) tape_.await(held, awaited_);
+    }
     try {
-      for (const CellId held : tape_.live_frontier(id)) {
+      for (const CellId held : frontier) {
         gather(std::span<const CellId>(&held, 1));
         locked.push_back(held);
       }
@@ -583,7 +631,7 @@ class Engine {
       if (subject.spot.home == Home::kPool && !freeze_readers(id, false) && !contains(zombies_, id)) {
         zombies_.push_back(id);
       }
-    } else if (!config_.keeps_dead && subject.spot.home == Home::kPool) {
+    } else if (!config_.keeps_dead && subject.awaited == 0 && subject.spot.home == Home::kPool) {
       drop(id);
     }
   }

@@ -48,6 +48,7 @@ struct Cell {
   bool is_watched = false;     // absent, and some known cost downstream counts it
   std::int32_t locks = 0;      // an op in progress uses it
   std::int32_t pins = 0;       // never evict (its address has escaped)
+  std::int32_t awaited = 0;    // records about to be recomputed that read it
   double cost = 0.0;
   double last_access = 0.0;
   std::vector<RecordId> consumers;  // living records that read it
@@ -66,6 +67,7 @@ struct Record {
   std::uint32_t stamp = 0;
   bool exists = false;
   bool backward = false;
+  bool is_awaited = false;  // about to be recomputed
   std::uint8_t temper = 0;  // where its outputs belong in the pool; see engine.hpp
 };
 
@@ -138,6 +140,30 @@ class Tape {
   void collect(CellId id) {
     pending_.push_back(id);
     sweep();
+  }
+
+  // Note that `target` is about to be recomputed, with all its absent ancestors; `awaited` gets the records.
+  void await(CellId target, std::vector<RecordId>& awaited) {
+    stack_.clear();
+    stack_.push_back(cell(target).producer);
+    while (!stack_.empty()) {
+      const RecordId id = stack_.back();
+      stack_.pop_back();
+      if (id == kNone || record(id).is_awaited) continue;
+      record(id).is_awaited = true;
+      awaited.push_back(id);
+      for (const CellId input : record(id).inputs) {
+        ++cell(input).awaited;
+        if (!cell(input).is_resident()) stack_.push_back(cell(input).producer);
+      }
+    }
+  }
+
+  // A record has been recomputed, or will not be after all.
+  void stop_awaiting(RecordId id) {
+    if (!record(id).exists || !record(id).is_awaited) return;
+    record(id).is_awaited = false;
+    for (const CellId input : record(id).inputs) --cell(input).awaited;
   }
 
   bool is_unneeded(CellId id) const {
