@@ -1,0 +1,222 @@
+// lowtide._online: the online engine behind a simulator, as flat lists in and out.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <tuple>
+
+#include "lowtide/simulate.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace lowtide::online;
+namespace pool = lowtide::pool;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+using Int32s = std::vector<std::int32_t>;
+using Int64s = std::vector<std::int64_t>;
+
+struct ProgramError : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+void check_range(const Int32s& all, std::int32_t least, std::int32_t end, const char* what) {
+  for (const std::int32_t value : all) {
+    if (value < least || value >= end) {
+      throw ProgramError(std::string(what) + " " + std::to_string(value) + " is outside " + std::to_string(least) +
+                         " to " + std::to_string(end - 1));
+    }
+  }
+}
+
+Program make_program(const Bytes& kinds, const Bytes& flags, const Bytes& tempers, const std::vector<double>& costs,
+                     const Int64s& workspaces, const Int32s& input_starts, Int32s inputs, const Int32s& output_starts,
+                     Int32s outputs, Int64s output_sizes, Int32s output_overwrites, Bytes output_tempers,
+                     std::int32_t num_variables) {
+  const std::size_t count = kinds.size();
+  if (flags.size() != count || tempers.size() != count || costs.size() != count || workspaces.size() != count ||
+      input_starts.size() != count + 1 || output_starts.size() != count + 1 ||
+      static_cast<std::size_t>(input_starts.back()) != inputs.size() ||
+      static_cast<std::size_t>(output_starts.back()) != outputs.size() || output_sizes.size() != outputs.size() ||
+      output_overwrites.size() != outputs.size() || output_tempers.size() != outputs.size()) {
+    throw ProgramError("the columns of the program differ in length");
+  }
+  check_range(inputs, 0, num_variables, "input");
+  check_range(outputs, 0, num_variables, "output");
+  check_range(output_overwrites, kNone, num_variables, "overwritten variable");
+  Program program;
+  for (std::size_t index = 0; index < count; ++index) {
+    if (kinds[index] > 2 || tempers[index] > 2) throw ProgramError("no such kind or temper");
+    Instruction instruction;
+    instruction.kind = static_cast<Instruction::Kind>(kinds[index]);
+    instruction.is_backward = (flags[index] & 1) != 0;
+    instruction.is_replayable = (flags[index] & 2) != 0;
+    instruction.is_external = (flags[index] & 4) != 0;
+    instruction.temper = static_cast<Temper>(tempers[index]);
+    instruction.cost = costs[index];
+    instruction.workspace = workspaces[index];
+    instruction.first_input = input_starts[index];
+    instruction.num_inputs = input_starts[index + 1] - input_starts[index];
+    instruction.first_output = output_starts[index];
+    instruction.num_outputs = output_starts[index + 1] - output_starts[index];
+    if (instruction.num_inputs < 0 || instruction.num_outputs < 0) throw ProgramError("starts must not fall");
+    program.instructions.push_back(instruction);
+  }
+  for (const std::uint8_t temper : output_tempers) {
+    if (temper > 2) throw ProgramError("no such temper");
+  }
+  program.inputs = std::move(inputs);
+  program.outputs = std::move(outputs);
+  program.output_sizes = std::move(output_sizes);
+  program.output_overwrites = std::move(output_overwrites);
+  program.output_tempers = std::move(output_tempers);
+  program.num_variables = num_variables;
+  return program;
+}
+
+// offset, size, cell (or -1), whether it may be evicted
+using BlockRow = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool>;
+
+std::vector<BlockRow> block_rows(Simulation& simulation, bool may_take_backward) {
+  std::vector<BlockRow> rows;
+  const pool::Pool& memory = simulation.engine().memory();
+  for (pool::BlockId id = memory.first(); id != pool::kNone; id = memory[id].next) {
+    const pool::Block& block = memory[id];
+    bool may_evict = false;
+    if (block.owner >= 0 && block.owner < Engine::kRaw && block.pins == 0) {
+      const auto cell = static_cast<CellId>(block.owner);
+      may_evict = simulation.engine().may_evict(cell) &&
+                  (may_take_backward || !simulation.engine().cell(cell).backward);
+    }
+    rows.emplace_back(block.offset, block.size, block.owner >= Engine::kRaw ? -2 : block.owner, may_evict);
+  }
+  return rows;
+}
+
+void set_chooser(Simulation& simulation, nb::object chooser) {
+  simulation.engine().set_chooser([chooser](std::int64_t size, bool may_take_backward) {
+    nb::gil_scoped_acquire held;
+    return nb::cast<std::vector<CellId>>(chooser(size, may_take_backward));
+  });
+}
+
+// A program and an engine together; the program is kept alive by Python (keep_alive).
+struct LoggedSimulation : Simulation {
+  std::vector<Event> events;
+  LoggedSimulation(const Program& program, const EngineConfig& config, bool logs) : Simulation(program, config) {
+    if (logs) engine().set_log(&events);
+  }
+};
+
+}  // namespace
+
+NB_MODULE(_online, module) {
+  module.doc() = "Native core of the online engine: a program of calls against an arena, a policy and its evictions.";
+  nb::exception<ProgramError>(module, "ProgramError", PyExc_ValueError);
+
+  nb::enum_<Method>(module, "Method").value("WINDOW", Method::kWindow).value("ONE_BY_ONE", Method::kOneByOne);
+  nb::enum_<Score>(module, "Score")
+      .value("COOP", Score::kCoop)
+      .value("DTR", Score::kDtr)
+      .value("DTE", Score::kDte)
+      .value("LRU", Score::kLru)
+      .value("SIZE", Score::kSize)
+      .value("RANDOM", Score::kRandom)
+      .value("DTR_NEIGHBORHOOD", Score::kDtrNeighborhood)
+      .value("DTR_EQ", Score::kDtrEq)
+      .value("LOCAL", Score::kLocal)
+      .value("MSPS", Score::kMsps);
+  nb::enum_<Compaction>(module, "Compaction")
+      .value("NEVER", Compaction::kNever)
+      .value("LAST_RESORT", Compaction::kLastResort)
+      .value("WHEN_CHEAPER", Compaction::kWhenCheaper);
+
+  nb::class_<EngineConfig>(module, "EngineConfig")
+      .def(nb::init<>())
+      .def_rw("capacity", &EngineConfig::capacity)
+      .def_rw("alignment", &EngineConfig::alignment)
+      .def_rw("small_bytes", &EngineConfig::small_bytes)
+      .def_rw("method", &EngineConfig::method)
+      .def_rw("score", &EngineConfig::score)
+      .def_rw("is_ideal", &EngineConfig::is_ideal)
+      .def_rw("is_copy_on_write", &EngineConfig::is_copy_on_write)
+      .def_rw("is_two_tiered", &EngineConfig::is_two_tiered)
+      .def_rw("keeps_dead", &EngineConfig::keeps_dead)
+      .def_rw("compaction", &EngineConfig::compaction)
+      .def_rw("copy_cost_per_byte", &EngineConfig::copy_cost_per_byte)
+      .def_rw("staleness_epsilon", &EngineConfig::staleness_epsilon)
+      .def_rw("max_depth", &EngineConfig::max_depth)
+      .def_rw("max_cost", &EngineConfig::max_cost)
+      .def_rw("seed", &EngineConfig::seed)
+      .def(
+          "set_place",
+          [](EngineConfig& config, std::uint8_t temper, bool is_high, bool is_first_fit) {
+            if (temper > 2) throw ProgramError("no such temper");
+            config.places[temper] = pool::Place{is_high ? pool::End::kHigh : pool::End::kLow,
+                                                is_first_fit ? pool::Fit::kFirst : pool::Fit::kBest};
+          },
+          "temper"_a, nb::kw_only(), "is_high"_a, "is_first_fit"_a);
+
+  nb::class_<EngineStats>(module, "EngineStats")
+      .def_ro("num_calls", &EngineStats::num_calls)
+      .def_ro("num_recomputes", &EngineStats::num_recomputes)
+      .def_ro("num_evictions", &EngineStats::num_evictions)
+      .def_ro("num_searches", &EngineStats::num_searches)
+      .def_ro("num_compactions", &EngineStats::num_compactions)
+      .def_ro("num_frozen", &EngineStats::num_frozen)
+      .def_ro("bytes_evicted", &EngineStats::bytes_evicted)
+      .def_ro("bytes_moved", &EngineStats::bytes_moved)
+      .def_ro("peak_bytes", &EngineStats::peak_bytes)
+      .def_ro("base_cost", &EngineStats::base_cost)
+      .def_ro("recompute_cost", &EngineStats::recompute_cost)
+      .def_ro("search_seconds", &EngineStats::search_seconds)
+      .def_ro("fragmentation_sum", &EngineStats::fragmentation_sum);
+
+  nb::class_<SimulationResult>(module, "SimulationResult")
+      .def_ro("is_completed", &SimulationResult::is_completed)
+      .def_ro("reason", &SimulationResult::reason)
+      .def_ro("num_executed", &SimulationResult::num_executed)
+      .def_ro("stats", &SimulationResult::stats)
+      .def_ro("high_water", &SimulationResult::high_water);
+
+  nb::class_<Program>(module, "Program")
+      .def("__init__",
+           [](Program* self, const Bytes& kinds, const Bytes& flags, const Bytes& tempers,
+              const std::vector<double>& costs, const Int64s& workspaces, const Int32s& input_starts, Int32s inputs,
+              const Int32s& output_starts, Int32s outputs, Int64s output_sizes, Int32s output_overwrites,
+              Bytes output_tempers, std::int32_t num_variables) {
+             new (self) Program(make_program(kinds, flags, tempers, costs, workspaces, input_starts, std::move(inputs),
+                                             output_starts, std::move(outputs), std::move(output_sizes),
+                                             std::move(output_overwrites), std::move(output_tempers), num_variables));
+           },
+           nb::kw_only(), "kinds"_a, "flags"_a, "tempers"_a, "costs"_a, "workspaces"_a, "input_starts"_a, "inputs"_a,
+           "output_starts"_a, "outputs"_a, "output_sizes"_a, "output_overwrites"_a, "output_tempers"_a,
+           "num_variables"_a)
+      .def_prop_ro("num_instructions", [](const Program& program) { return program.instructions.size(); });
+
+  nb::class_<LoggedSimulation>(module, "Simulation")
+      .def(nb::init<const Program&, const EngineConfig&, bool>(), nb::keep_alive<1, 2>(), "program"_a, "config"_a,
+           nb::kw_only(), "logs"_a = false)
+      .def("run", [](LoggedSimulation& simulation, std::int32_t until) { return simulation.run(until); },
+           "until"_a = std::numeric_limits<std::int32_t>::max(), nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("position", [](const LoggedSimulation& simulation) { return simulation.position(); })
+      .def_prop_ro("clock", [](LoggedSimulation& simulation) { return simulation.engine().clock(); })
+      .def("set_chooser", [](LoggedSimulation& simulation, nb::object chooser) { set_chooser(simulation, chooser); })
+      .def("blocks",
+           [](LoggedSimulation& simulation, bool may_take_backward) { return block_rows(simulation, may_take_backward); },
+           "may_take_backward"_a = true)
+      .def("projected_cost",
+           [](LoggedSimulation& simulation, CellId cell) { return simulation.engine().projected_cost(cell); })
+      .def("staleness", [](LoggedSimulation& simulation, CellId cell) { return simulation.engine().staleness(cell); })
+      .def("cell_of", [](LoggedSimulation& simulation, std::int32_t variable) { return simulation.cell_of(variable); })
+      .def("events", [](const LoggedSimulation& simulation) {
+        std::vector<std::tuple<std::uint8_t, std::int32_t, std::int64_t, std::int64_t>> rows;
+        for (const Event& event : simulation.events) {
+          rows.emplace_back(static_cast<std::uint8_t>(event.kind), event.id, event.offset, event.size);
+        }
+        return rows;
+      });
+}
