@@ -1,0 +1,1 @@
+"""How fast the pool serves, by the number of blocks it holds."""
