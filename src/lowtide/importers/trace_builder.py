@@ -149,13 +149,13 @@ class TraceBuilder:
         """
         inputs = dict.fromkeys(storage.value_at(view) for storage, view in reads)
         inputs.update(dict.fromkeys(write.storage.owner for write in writes))
-        source_by_storage = {id(storage): storage.value_at(view) for storage, view in reversed(reads)}
+        source_by_storage = {storage: storage.value_at(view) for storage, view in reversed(reads)}
         draft = _Draft()
         superseded: list[str] = []
-        for write in {id(write.storage): write for write in writes}.values():
+        for write in {write.storage: write for write in writes}.values():
             superseded += write.storage.values()
             self._write(draft, write)
-            source_by_storage[id(write.storage)] = write.storage.owner
+            source_by_storage[write.storage] = write.storage.owner
         for result in results:
             self._return(draft, result, source_by_storage)
         if draft.outputs or (reads and not results):
@@ -209,7 +209,7 @@ class TraceBuilder:
         storage.value_by_view = {write.view: value}
         storage.is_pinned = False
 
-    def _return(self, draft: _Draft, result: Result, source_by_storage: Mapping[int, str]) -> None:
+    def _return(self, draft: _Draft, result: Result, source_by_storage: Mapping[Storage, str]) -> None:
         known = result.storage if isinstance(result.storage, Storage) else draft.storage_by_key.get(result.storage)
         if known is None:
             value = self._new_value()
@@ -217,7 +217,7 @@ class TraceBuilder:
             draft.sizes[value] = align_up(result.size_bytes, self.alignment)
             draft.storage_by_key[result.storage] = Storage(value, result.size_bytes, {result.view: value})
             return
-        source = known.owner if known.owner in draft.outputs else source_by_storage.get(id(known))
+        source = known.owner if known.owner in draft.outputs else source_by_storage.get(known)
         if result.view in known.value_by_view or source is None:
             return  # known already, or an op returned what it was not given: then the owner stands for it
         value = self._new_value()
