@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -152,6 +153,70 @@ def test_full_disk_leaves_the_old_file_and_no_litter(folder: Path) -> None:
     assert done.stderr.endswith("lowtide: plan.json: cannot be written: File too large\n")
     assert (folder / "plan.json").read_text(encoding="utf-8") == "the old plan\n"
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("options", [("--json",), (), ("--json", "-o", "plan.json")])
+def test_stdout_on_a_full_disk_is_one_line(folder: Path, options: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123  (a device)
+        done = run_into(full, arguments("Recomputing", *options), folder)
+    said = "lowtide: stdout cannot be written: No space left on device; let it lead to another place\n"
+    assert done.stderr.endswith(said)
+    assert own_lines(done.stderr) == [said]
+    assert done.returncode == 2
+    with open("/dev/full", "w") as full:  # noqa: PTH123  (a device)
+        done = run_into(full, [*COMMAND, "--help"], folder)
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "says"),
+    [
+        (("--json", "-o", "plan.json"), 0, ""),
+        (("-o", "plan.json"), 0, ""),
+        (
+            ("--budget", "2", "--json"),
+            3,
+            "lowtide: budget 2 B is below the smallest possible peak 17 B: node 'd' needs",
+        ),
+    ],
+)
+def test_a_reader_that_left_is_no_error(folder: Path, more: tuple[str, ...], code: int, says: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as nobody:
+        done = run_into(nobody, arguments("Recomputing", *more), folder)
+    assert "".join(own_lines(done.stderr)).startswith(says)
+    assert len(own_lines(done.stderr)) == bool(says)
+    assert done.returncode == code
+    assert (folder / "plan.json").exists() == (code == 0)
+
+
+def test_closed_descriptors_are_no_error(folder: Path) -> None:
+    command = " ".join(arguments("Recomputing", "-o", "plan.json"))
+    done = subprocess.run(["sh", "-c", f"{command} >&- 2>&-"], cwd=folder, check=False, timeout=120)
+    assert done.returncode == 0
+    assert load_plan(folder / "plan.json").duration == 5
+
+
+def test_stderr_without_a_reader_is_no_error(folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [*COMMAND, "plan", "nowhere.json"]
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=writing, check=False, timeout=120)
+    os.close(writing)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def own_lines(text: str) -> list[str]:
+    """What lowtide itself says, or Python of it; not what planners print."""
+    return [line for line in text.splitlines(keepends=True) if line.startswith(("lowtide:", "Traceback", "Exception"))]
+
+
+def run_into(stdout: IO[str], command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, timeout=120
+    )
 
 
 def test_progress_renews_itself_on_a_terminal_and_stays_off_stdout(folder: Path) -> None:

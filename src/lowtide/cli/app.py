@@ -21,6 +21,7 @@ from lowtide.cli.doctor import doctor
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import print_error
 from lowtide.cli.plan import plan
+from lowtide.cli.streams import lasting_streams
 from lowtide.cli.verify import verify
 from lowtide.errors import LowtideError, PlanningError, RefereeError
 
@@ -63,9 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code (see :class:`~lowtide.cli.exit_codes.ExitCode`).
     """
-    _let_stdout_take_any_text()
+    with lasting_streams():
+        _let_stdout_take_any_text()
+        return _run(None if arguments is None else list(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
-        code = _app(args=None if arguments is None else list(arguments), prog_name="lowtide", standalone_mode=False)
+        code = _app(args=arguments, prog_name="lowtide", standalone_mode=False)
+        sys.stdout.flush()  # while there is somebody to say that it cannot be written
     except _UsageError as error:
         return _fail_usage(error)
     except (typer.Abort, KeyboardInterrupt):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -54,6 +55,9 @@ def capture_target(target: str, *, inference: bool, costs: str) -> Graph:
         raise
     except (Exception, SystemExit) as error:
         raise InputError(f"{target} raised {_describe(error)}: it must work without arguments") from error
+    if inspect.iscoroutine(returned):
+        returned.close()
+        raise InputError(f"{target} is an async function: write a plain one (def), which is called without a loop")
     model, inputs, loss = _read_returned(target, returned)
     return api.capture(model, inputs, loss=None if inference else loss, inference=inference, costs=costs)
 

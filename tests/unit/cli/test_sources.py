@@ -27,6 +27,9 @@ def raises():
 def exits():
     sys.exit(3)
 
+async def awaits():
+    return (lambda x: x, (1,), len)
+
 def single():
     return len
 
@@ -64,6 +67,10 @@ def targets(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("cli_targets:exits", "cli_targets:exits raised SystemExit: 3: it must work without arguments"),
         ("cli_targets:missing", "cli_targets:missing: module 'cli_targets' has no 'missing'"),
         ("cli_targets:number", "cli_targets:number is of type int, not a function"),
+        (
+            "cli_targets:awaits",
+            "cli_targets:awaits is an async function: write a plain one (def), which is called without a loop",
+        ),
         ("cli_targets:single", "what it returned is of type builtin_function_or_method"),
         ("cli_targets:four", "what it returned is a tuple of 4"),
         ("cli_targets:no_model", "the model is of type int"),
@@ -80,6 +87,7 @@ def targets(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 @pytest.mark.parametrize("command", ["plan", "capture"])
+@pytest.mark.filterwarnings("error")
 def test_targets_that_do_not_work(
     targets: Path, capsys: pytest.CaptureFixture[str], command: str, target: str, text: str
 ) -> None:
