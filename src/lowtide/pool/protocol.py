@@ -63,7 +63,7 @@ class Pool(Protocol):
 
     @property
     def high_water_bytes(self) -> int:
-        """The highest end that an owned block ever had: the arena that would have sufficed."""
+        """The highest end that an owned block ever had."""
         ...
 
     def allocate(self, owner: str, *, size_bytes: int, end: End = End.LOW, fit: Fit = Fit.BEST) -> int | None:
