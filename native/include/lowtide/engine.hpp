@@ -751,24 +751,33 @@ class Engine {
   pool::BlockId make_room(std::int64_t size, pool::Place place) {
     const auto started = std::chrono::steady_clock::now();
     ++stats_.num_searches;
-    pool::BlockId block = clear(size, place);
-    stats_.search_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    if (block == pool::kNone && freeze_zombies()) block = clear(size, place);
-    if (block == pool::kNone && config_.compaction != Compaction::kNever && compact(size)) {
-      block = pool_.allocate(size, kRaw, place);
+    pool::BlockId block = pool::kNone;
+    for (const bool may_take_backward : {false, true}) {
+      if (!may_take_backward && !config_.is_two_tiered) continue;
+      block = clear_tier(size, place, may_take_backward);
+      if (block == pool::kNone && config_.compaction != Compaction::kNever) {
+        block = squeeze(size, place, may_take_backward);
+      }
+      if (block != pool::kNone) break;
     }
+    stats_.search_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    if (block == pool::kNone && freeze_zombies()) block = clear_tier(size, place, true);
     if (block == pool::kNone) fail(size);
     stats_.fragmentation_sum += static_cast<double>(pool_.free_bytes()) / static_cast<double>(pool_.capacity());
     return block;
   }
 
-  pool::BlockId clear(std::int64_t size, pool::Place place) {
-    for (const bool may_take_backward : {false, true}) {
-      if (!may_take_backward && !config_.is_two_tiered) continue;
-      const pool::BlockId block = clear_tier(size, place, may_take_backward);
-      if (block != pool::kNone) return block;
+  // No window is large enough: evict what is cheapest per byte wherever it lies, and slide what stays together.
+  pool::BlockId squeeze(std::int64_t size, pool::Place place, bool may_take_backward) {
+    while (true) {
+      if (pool_.free_bytes() >= size && compact(size)) return pool_.allocate(size, kRaw, place);
+      const pool::BlockId victim = find_cheapest(pool_, [this, may_take_backward](const pool::Block& block) {
+        const double price = worth(block, may_take_backward);
+        return price == kForbidden ? price : price / static_cast<double>(block.size);
+      });
+      if (victim == pool::kNone) return pool::kNone;
+      evict(static_cast<CellId>(pool_[victim].owner));
     }
-    return pool::kNone;
   }
 
   pool::BlockId clear_tier(std::int64_t size, pool::Place place, bool may_take_backward) {
