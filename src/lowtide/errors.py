@@ -14,6 +14,7 @@
     │   └── NoPlanFound         not proven: none was found in time
     ├── BudgetOverrun           a use of a compiled model that its plan has no room for (also a MemoryError)
     ├── CompileError            a model that lowtide.compile cannot take, with the place
+    ├── ShimError               the online runtime's link to torch cannot be compiled or loaded; CLI exit code 2
     └── MissingDependency       an optional package is not installed (also an ImportError); CLI exit code 2
 
 Every message is one line: what, where, what to do. Numbers in it are also attributes.
@@ -37,6 +38,7 @@ __all__ = [
     "PlanRejected",
     "PlanningError",
     "RefereeError",
+    "ShimError",
     "TraceRejected",
     "UnitError",
 ]
@@ -128,6 +130,10 @@ class NoPlanFound(PlanningError):
 
 class CompileError(LowtideError):
     """A model cannot be compiled within a budget; the message names the place."""
+
+
+class ShimError(LowtideError):
+    """The torch shim cannot be compiled, or what was compiled cannot be loaded; the message says what to do."""
 
 
 class MissingDependency(LowtideError, ImportError):

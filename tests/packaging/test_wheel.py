@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import lowtide
+from lowtide.runtime.build_source import find_shim_source
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,6 +54,23 @@ def test_wheel_holds_every_native_module_once(names: list[str]) -> None:
         expected["lowtide/measure/liblowtide_meter"] += 1
     found = Counter(name.split(".")[0] for name in names if name.endswith((".so", ".pyd", ".dylib")))
     assert found == expected
+
+
+def test_wheel_holds_the_source_of_the_torch_shim(names: list[str]) -> None:
+    """What compiles at first use on the user's machine: the files of the checkout, all of them."""
+    native = ROOT / "native"
+    files = [*native.glob("torch_shim*.?pp"), *(native / "include" / "lowtide").glob("*.hpp")]
+    expected = {f"lowtide/runtime/native/{path.relative_to(native)}" for path in files}
+    assert "lowtide/runtime/native/include/lowtide/pool.hpp" in expected
+    assert {name for name in names if name.startswith("lowtide/runtime/native/")} == expected
+
+
+def test_the_torch_shim_of_the_wheel_is_complete(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    found = find_shim_source(tmp_path / "lowtide" / "runtime").text_by_name()
+    assert found == find_shim_source().text_by_name()
+    assert "include/lowtide/pool.hpp" in found
 
 
 def test_wheel_holds_licence_and_nothing_foreign(names: list[str]) -> None:

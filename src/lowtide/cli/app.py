@@ -15,6 +15,7 @@ import typer
 
 import lowtide
 from lowtide.api import PlannerFailed
+from lowtide.cli.build import build
 from lowtide.cli.capture import capture
 from lowtide.cli.demo import demo
 from lowtide.cli.doctor import doctor
@@ -36,7 +37,7 @@ _app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, capture, plan, verify, doctor):
+for _command in (demo, capture, plan, verify, doctor, build):
     _app.command()(_command)
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
-import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import metadata
@@ -16,9 +13,14 @@ from pathlib import Path
 import lowtide
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import print_table, print_text
+from lowtide.errors import LowtideError, ShimError
+from lowtide.runtime.build import ABOUT_SECONDS, find_built_shim
+from lowtide.runtime.build_cache import lowtide_cache_folder
+from lowtide.runtime.build_compiler import find_compiler
+from lowtide.runtime.torch_versions import TorchStanding, accepted_versions, standing_of, tested_version
 from lowtide.units import format_bytes
 
-__all__ = ["SUPPORT_TABLE", "TORCH_SUPPORT", "Finding", "Support", "TorchSupport", "doctor", "torch_finding"]
+__all__ = ["SUPPORT_TABLE", "Finding", "Support", "doctor", "torch_finding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +39,6 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class TorchSupport:
-    """Versions (major, minor): accepted from ``oldest`` up to, not including, ``first_refused``; ``tested`` by CI."""
-
-    oldest: tuple[int, int]
-    tested: tuple[int, int]
-    first_refused: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Support:
     """One line of the support table; ``compile`` is lowtide.compile, ``budget`` the online lowtide.budget."""
 
@@ -56,8 +49,6 @@ class Support:
     budget: str
 
 
-TORCH_SUPPORT = TorchSupport(oldest=(2, 9), tested=(2, 13), first_refused=(2, 15))
-
 SUPPORT_TABLE = (
     Support("CPU", "Linux", "2.13", "works", "not yet available"),
     Support("CPU", "Linux", "2.9 - 2.14, other", "untested", "not yet available"),
@@ -67,20 +58,20 @@ SUPPORT_TABLE = (
 )
 
 _EXTRAS = {"exact": ("ortools",), "report": ("matplotlib",), "demo": ("transformers", "matplotlib", "torch")}
-_COMPILERS = ("c++", "g++", "clang++")
 
 
 def doctor() -> int:
-    """Say what works here: Python, torch, compiler, native modules, extras, machine."""
+    """Say what works here: Python, torch, compiler, torch shim, native modules, extras, machine."""
     findings = [
         Finding("lowtide", "ok", lowtide.__version__),
         _python_finding(),
         torch_finding(_installed_version("torch")),
         _compiler_finding(),
+        _shim_finding(),
         *_native_findings(Path(lowtide.__file__).parent),
         *(_extra_finding(extra, packages) for extra, packages in _EXTRAS.items()),
         _machine_finding(),
-        _cache_finding(_cache_folder()),
+        _cache_finding(lowtide_cache_folder()),
     ]
     print_table(("", "state", "detail"), [(item.what, item.state, item.detail) for item in findings])
     print_text()
@@ -95,14 +86,13 @@ def torch_finding(version: str | None) -> Finding:
     """Judge a version of torch, e.g. ``"2.13.0+cpu"``; None where torch is missing."""
     if version is None:
         return Finding("torch", "missing", "pip install 'lowtide[torch]' to capture and compile models")
-    found = _major_minor(version)
-    support = TORCH_SUPPORT
-    if found is None or not support.oldest <= found < support.first_refused:
-        accepted = f"{_dotted(support.oldest)} up to, not including, {_dotted(support.first_refused)}"
-        return Finding("torch", "refused", f"{version}, accepted is {accepted}")
-    if found != support.tested:
-        return Finding("torch", "untested", f"{version}, accepted; tested is {_dotted(support.tested)}")
-    return Finding("torch", "ok", f"{version}, tested")
+    match standing_of(version):
+        case TorchStanding.REFUSED:
+            return Finding("torch", "refused", f"{version}, accepted is {accepted_versions()}")
+        case TorchStanding.UNTESTED:
+            return Finding("torch", "untested", f"{version}, accepted; tested is {tested_version()}")
+        case TorchStanding.TESTED:
+            return Finding("torch", "ok", f"{version}, tested")
 
 
 def _python_finding() -> Finding:
@@ -110,16 +100,26 @@ def _python_finding() -> Finding:
 
 
 def _compiler_finding() -> Finding:
-    for name in filter(None, (os.environ.get("CXX"), *_COMPILERS)):
-        path = shutil.which(name)
-        if path is None:
-            continue
-        try:
-            done = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=10)
-        except (OSError, subprocess.SubprocessError):
-            continue
-        return Finding("C++ compiler", "ok", f"{path}: {done.stdout.splitlines()[0] if done.stdout else 'no version'}")
-    return Finding("C++ compiler", "missing", "needed only to build lowtide from source: install g++ or clang++")
+    try:
+        compiler = find_compiler()
+    except ShimError as error:
+        return Finding("C++ compiler", "missing", str(error))
+    return Finding("C++ compiler", "ok", f"{' '.join(compiler.command)}: {compiler.version}")
+
+
+def _shim_finding() -> Finding:
+    """Whether the online runtime's link to torch is compiled. Imports torch, compiles nothing."""
+    try:
+        path = find_built_shim()
+    except LowtideError as error:
+        return Finding("torch shim", "missing", str(error))
+    if path is None:
+        return Finding(
+            "torch shim",
+            "missing",
+            f"not compiled yet: `lowtide build` does it (about {ABOUT_SECONDS} s), or first use",
+        )
+    return Finding("torch shim", "ok", f"compiled: {path}")
 
 
 def _native_findings(package: Path) -> list[Finding]:
@@ -149,16 +149,13 @@ def _machine_finding() -> Finding:
     )
 
 
-def _cache_finding(folder: Path) -> Finding:
+def _cache_finding(folder: Path | None) -> Finding:
+    if folder is None:
+        return Finding("cache folder", "missing", "there is no home: set LOWTIDE_CACHE to a folder")
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     if existing.is_dir() and os.access(existing, os.W_OK):
         return Finding("cache folder", "ok", f"{folder}, writable")
-    return Finding("cache folder", "missing", f"{folder} cannot be written to: set XDG_CACHE_HOME")
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "lowtide"
+    return Finding("cache folder", "missing", f"{folder} cannot be written to: set LOWTIDE_CACHE to another folder")
 
 
 def _installed_version(package: str) -> str | None:
@@ -166,12 +163,3 @@ def _installed_version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _major_minor(version: str) -> tuple[int, int] | None:
-    match = re.match(r"(\d+)\.(\d+)", version)
-    return None if match is None else (int(match[1]), int(match[2]))
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"

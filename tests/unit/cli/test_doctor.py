@@ -10,7 +10,8 @@ from packaging.specifiers import SpecifierSet
 
 import lowtide
 from lowtide.cli import main
-from lowtide.cli.doctor import SUPPORT_TABLE, TORCH_SUPPORT, torch_finding
+from lowtide.cli.doctor import SUPPORT_TABLE, torch_finding
+from lowtide.runtime.torch_versions import TORCH_SUPPORT
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,7 +54,16 @@ def test_online_budget_is_promised_only_where_it_exists() -> None:
 def test_doctor_prints_everything_within_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
-    for name in ("lowtide", "Python", "torch", "C++ compiler", "extra [exact]", "machine", "cache folder"):
+    for name in (
+        "lowtide",
+        "Python",
+        "torch",
+        "C++ compiler",
+        "torch shim",
+        "extra [exact]",
+        "machine",
+        "cache folder",
+    ):
         assert any(line.startswith(name) for line in out.splitlines())
     assert max(map(len, out.splitlines())) <= 80
 
@@ -62,6 +72,7 @@ def test_doctor_says_where_the_cache_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.delenv("LOWTIDE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert main(["doctor"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("cache folder")]

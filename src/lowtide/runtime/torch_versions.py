@@ -1,0 +1,58 @@
+"""Which versions of torch lowtide accepts and which its tests run with. Imports no torch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["TORCH_SUPPORT", "TorchStanding", "TorchSupport", "accepted_versions", "standing_of", "tested_version"]
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSupport:
+    """Versions (major, minor): accepted from ``oldest`` up to, not including, ``first_refused``; ``tested`` by CI."""
+
+    oldest: tuple[int, int]
+    tested: tuple[int, int]
+    first_refused: tuple[int, int]
+
+
+TORCH_SUPPORT = TorchSupport(oldest=(2, 9), tested=(2, 13), first_refused=(2, 15))
+
+
+class TorchStanding(Enum):
+    """What lowtide says of a version of torch."""
+
+    TESTED = "tested"
+    UNTESTED = "untested"
+    """In the accepted range, but no test runs with it."""
+    REFUSED = "refused"
+    """Outside the accepted range."""
+
+
+def standing_of(version: str) -> TorchStanding:
+    """Judge a version of torch.
+
+    Args:
+        version: As torch says it, e.g. ``"2.13.0+cpu"``; what cannot be read is refused.
+    """
+    match = re.match(r"(\d+)\.(\d+)", version)
+    found = None if match is None else (int(match[1]), int(match[2]))
+    if found is None or not TORCH_SUPPORT.oldest <= found < TORCH_SUPPORT.first_refused:
+        return TorchStanding.REFUSED
+    return TorchStanding.TESTED if found == TORCH_SUPPORT.tested else TorchStanding.UNTESTED
+
+
+def tested_version() -> str:
+    """The version that tests run with, e.g. ``"2.13"``."""
+    return _dotted(TORCH_SUPPORT.tested)
+
+
+def accepted_versions() -> str:
+    """The accepted range in words."""
+    return f"{_dotted(TORCH_SUPPORT.oldest)} up to, not including, {_dotted(TORCH_SUPPORT.first_refused)}"
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
