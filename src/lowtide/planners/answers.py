@@ -39,10 +39,16 @@ def baseline_if_it_fits(flat: FlatGraph, request: PlanRequest, started: float) -
 
 
 class Recorder:
-    """Turns the core's better plans into incumbents with their true duration, views included."""
+    """Turns the core's better plans into incumbents with their true duration, views included.
+
+    Attributes:
+        incumbents: Those so far.
+        lower_bound_duration: What is known by now of the least duration, or None; the next incumbents tell it.
+    """
 
     def __init__(self, flat: FlatGraph, on_progress: Callable[[Incumbent], None] | None, started: float) -> None:
         self.incumbents: list[Incumbent] = []
+        self.lower_bound_duration: int | None = None
         self._flat = flat
         self._on_progress = on_progress
         self._started = started
@@ -59,7 +65,7 @@ class Recorder:
         best = self.incumbents[-1].duration if self.incumbents else None
         if best is not None and duration >= best:
             return
-        incumbent = Incumbent(time.monotonic() - self._started, duration, None)
+        incumbent = Incumbent(time.monotonic() - self._started, duration, self.lower_bound_duration)
         self.incumbents.append(incumbent)
         if self._on_progress is not None:
             self._on_progress(incumbent)

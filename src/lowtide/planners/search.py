@@ -1,5 +1,8 @@
 """A portfolio of annealings and of ruin and recreate, over threads and seeds; order and recomputation together.
 
+Where the order is kept and a relaxation (see ``exact``) all but solves the problem, as on training graphs, its solution
+is the start, and the plan is often proven optimal within a second. Otherwise the portfolio starts from nothing.
+
 The engine is native (``native/include/lowtide/portfolio.hpp``, ``order.hpp``). Its members search sets of pairs (stage,
 node before it), as ``greedy`` does, each from the best that all of them have found, or from nothing. Where the order is
 free, an order with less above the budget is searched first, then a plan in it, then an order for that plan, in turn.
@@ -13,24 +16,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from lowtide.ir import Status
-from lowtide.planners.answers import Recorder, baseline_if_it_fits, steps_of
+from lowtide.planners.answers import Recorder, baseline_if_it_fits
 from lowtide.planners.flat import FlatGraph, Recomputation, flatten
 from lowtide.planners.protocol import PlanRequest, Proposal
+from lowtide.planners.search_course import Course, Found, better_of, default_work, proposal_of, seed_of_turn
 
 __all__ = ["SearchPlanner"]
 
 _logger = logging.getLogger("lowtide")
 
-_WORK_PER_NODE = 8_000_000
-_MOST_WORK = 16_000_000_000
+_CLEAR_ROUNDS = 3  # of the relaxation, each over more stages
+_CLEAR_NODES = 20  # of branch and bound in each
+_RELAXED_SHARE = 0.2  # of the time that is left, for each
 _ORDER_SHARE = 0.2  # of the work and of the time: for the first order
 _WORTHWHILE = 0.9  # of the overflow in the given order: with more, another order gains nothing
 _TIGHTENINGS = (0.95, 1.0, 0.9, 0.97, 0.85, 1.0)  # of the budget, for the orders of the plans that follow
 _NUM_TURNS = 24  # of order and plan
-_SEED_STRIDE = 0x9E3779B97F4A7C15
 
 
 class SearchPlanner:
@@ -60,114 +62,61 @@ class SearchPlanner:
         if proposal := baseline_if_it_fits(flat, request, started):
             return proposal
         recorder = Recorder(flat, request.on_progress, started)
-        course = _Course(request, recorder, started, self._work(flat))
-        found = course.search(flat, (), share=1.0) if request.scope.order == "fixed" else course.search_order(flat)
-        _logger.debug(
-            "search: %d recomputations, peak %d bytes, %.2f s",
-            len(found.recomputations),
-            found.peak_bytes,
-            time.monotonic() - started,
-        )
-        is_free = found.extra_duration == 0 and found.fits  # every node is executed at least once, in any order
-        return Proposal(
-            status=Status.OPTIMAL if is_free else Status.FEASIBLE if found.fits else Status.TIMEOUT,
-            steps=steps_of(found.flat, found.recomputations),
-            lower_bound_duration=request.graph.baseline_duration if is_free else None,
-            incumbents=tuple(recorder.incumbents),
-        )
-
-    def _work(self, flat: FlatGraph) -> int:
-        if self._max_work is not None:
-            return self._max_work
-        return min(_MOST_WORK, _WORK_PER_NODE * len(flat.nodes))
+        work = default_work(flat) if self._max_work is None else self._max_work
+        course = Course(request, recorder, started, work)
+        is_fixed = request.scope.order == "fixed"
+        proposal = _propose_given(course, flat) if is_fixed else _Orders(course).propose(flat)
+        _logger.debug("search: %s, %.2f s", proposal.status.value, time.monotonic() - started)
+        return proposal
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A plan in the order of a flat graph."""
+def _propose_given(course: Course, flat: FlatGraph) -> Proposal:
+    """The best plan in one order.
 
-    flat: FlatGraph
-    recomputations: tuple[Recomputation, ...]
-    fits: bool
-    peak_bytes: int
-    extra_duration: int
+    Where the linear relaxation all but solves the problem its solution is the start, and the search ends as soon as a
+    plan meets the bound.
+    """
+    from lowtide.planners.exact.meeting import Meeting
 
-    @property
-    def rank(self) -> tuple[bool, int]:
-        """Smaller is better."""
-        return (False, self.extra_duration) if self.fits else (True, self.peak_bytes)
+    meeting = Meeting(course, flat)
+    if meeting.relaxing.is_clear(seconds=course.seconds_left(_RELAXED_SHARE)):
+        for _ in range(_CLEAR_ROUNDS):
+            meeting.relax(share=_RELAXED_SHARE, max_search_nodes=_CLEAR_NODES)
+            if meeting.is_settled or meeting.relaxing.is_exhausted or course.is_over:
+                break
+    if not meeting.is_met:
+        meeting.search((), share=1.0)
+    return meeting.proposal()
 
 
-class _Course:
-    """One search, step by step, with what is left of its work and its time."""
+class _Orders:
+    """Searches orders and plans in turn."""
 
-    def __init__(self, request: PlanRequest, recorder: Recorder, started: float, work: int) -> None:
-        self._request = request
-        self._recorder = recorder
-        self._work = work
-        limit = request.time_limit_seconds
-        self._deadline = None if limit is None else started + limit
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._request = course.request
 
-    def search(
-        self,
-        flat: FlatGraph,
-        start: Sequence[Recomputation],
-        *,
-        share: float,
-        budget_bytes: int | None = None,
-        turn: int = 0,
-    ) -> _Found:
-        """Search a plan in one order, with a share of all work and of the time that is left.
-
-        Args:
-            flat: The graph in that order.
-            start: Recomputations to begin with.
-            share: Of the work, and of the time that is left.
-            budget_bytes: Another budget than the one asked for.
-            turn: Number of this search: the seeds of two turns differ.
-        """
-        from lowtide import _search
-        from lowtide.planners.core import native_problem, recomputations_from
-
-        request = self._request
-        asked_bytes = request.budget_bytes
-
-        def note(stages: list[int], nodes: list[int]) -> None:
-            if budget_bytes is None or budget_bytes <= asked_bytes:
-                self._recorder.note_in(flat, stages, nodes)
-
-        outcome = _search.search(
-            native_problem(flat),
-            budget_bytes=asked_bytes if budget_bytes is None else budget_bytes,
-            seed=(request.seed + turn * _SEED_STRIDE) % 2**64,
-            threads=request.threads,
-            max_copies=request.scope.max_copies,
-            max_work=int(self._work * share),
-            seconds=self._seconds_left(share),
-            on_better=note,
-            should_stop=request.should_stop,
-            start_stages=[again.stage for again in start],
-            start_nodes=[again.node for again in start],
-        )
-        chosen = tuple(recomputations_from(outcome.stages, outcome.nodes))
-        return _Found(flat, chosen, outcome.peak_bytes <= asked_bytes, outcome.peak_bytes, outcome.extra_duration)
-
-    def search_order(self, given: FlatGraph) -> _Found:
-        """Search orders and plans in turn."""
+    def propose(self, given: FlatGraph) -> Proposal:
+        """The best plan, in the order that suits it."""
         first = self._ordered(given, (), budget_bytes=self._request.budget_bytes, share=_ORDER_SHARE)
         if first is None:
-            return self.search(given, (), share=1.0)
-        best = self.search(first[0], (), share=0.2)
+            return _propose_given(self._course, given)
+        best = self._take_turns(given, first[0])
+        return proposal_of(self._request, self._course.recorder, best, least_extra_duration=None, is_infeasible=False)
+
+    def _take_turns(self, given: FlatGraph, ordered: FlatGraph) -> Found:
+        """Search orders and plans in turn."""
+        best = self._course.search(ordered, (), share=0.2)
         if best.fits and not best.extra_duration:
             return best
-        best = min(best, self.search(given, (), share=0.1), key=lambda found: found.rank)
+        best = better_of(best, self._course.search(given, (), share=0.1))
         for turn in range(1, _NUM_TURNS + 1):
-            if self._is_over:
+            if self._course.is_over:
                 break
-            best = min(best, self._take_turn(best, turn), key=lambda found: found.rank)
+            best = better_of(best, self._take_turn(best, turn))
         return best
 
-    def _take_turn(self, best: _Found, turn: int) -> _Found:
+    def _take_turn(self, best: Found, turn: int) -> Found:
         """An order for the best plan, then a plan in it; where none fits, for a budget on the way to the one asked."""
         share = 0.5 / _NUM_TURNS
         budget_bytes = self._request.budget_bytes
@@ -179,7 +128,7 @@ class _Course:
         )
         if ordered is None:
             return best
-        return self.search(ordered[0], ordered[1], share=0.6 * share, budget_bytes=budget_bytes, turn=turn)
+        return self._course.search(ordered[0], ordered[1], share=0.6 * share, budget_bytes=budget_bytes, turn=turn)
 
     def _ordered(
         self,
@@ -194,7 +143,7 @@ class _Course:
         from lowtide.planners.core import load_bytes_by_stage, native_problem
         from lowtide.planners.search_order import order_plan
 
-        seconds = self._seconds_left(share)
+        seconds = self._course.seconds_left(share)
         end = None if seconds is None else time.monotonic() + seconds
         asked = self._request.should_stop
 
@@ -205,8 +154,8 @@ class _Course:
             flat,
             recomputations,
             budget_bytes=budget_bytes,
-            seed=(self._request.seed + turn * _SEED_STRIDE) % 2**64,
-            max_work=int(self._work * share),
+            seed=seed_of_turn(self._request.seed, turn),
+            max_work=int(self._course.work * share),
             should_stop=should_stop,
         )
         if not recomputations:
@@ -214,14 +163,3 @@ class _Course:
             if ordering.overflow_bytes > _WORTHWHILE * sum(max(0, load - budget_bytes) for load in loads):
                 return None
         return flatten(ordering.graph), ordering.recomputations
-
-    def _seconds_left(self, share: float) -> float | None:
-        if self._deadline is None:
-            return None
-        return max(0.01, (self._deadline - time.monotonic()) * share)
-
-    @property
-    def _is_over(self) -> bool:
-        if self._deadline is not None and time.monotonic() >= self._deadline:
-            return True
-        return self._request.should_stop is not None and self._request.should_stop()

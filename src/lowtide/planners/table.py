@@ -18,6 +18,7 @@ __all__ = ["ENTRY_POINT_GROUP", "PLANNERS", "planner_named", "planner_names"]
 
 PLANNERS: Mapping[str, str] = MappingProxyType(
     {
+        "exact": "lowtide.planners.exact:ExactPlanner",
         "greedy": "lowtide.planners.greedy:GreedyPlanner",
         "moccasin": "lowtide.planners.moccasin:MoccasinPlanner",
         "search": "lowtide.planners.search:SearchPlanner",

@@ -82,9 +82,9 @@ def test_what_it_calls_feasible_the_referee_accepts_within_the_budget(random_gra
         proposal = propose(graph, budget_bytes, seed=seed, threads=1 + seed % 2)
         assert proposal.steps is not None
         replayed = replay(graph, proposal.steps)
-        assert (replayed.peak_bytes <= budget_bytes) == (proposal.status is not Status.TIMEOUT)
+        assert (replayed.peak_bytes <= budget_bytes) == (proposal.status in (Status.OPTIMAL, Status.FEASIBLE))
         assert replayed.peak_bytes <= baseline(graph).peak_bytes
-        num_feasible += proposal.status is Status.FEASIBLE
+        num_feasible += proposal.status in (Status.OPTIMAL, Status.FEASIBLE)
     assert num_feasible >= 30
 
 
@@ -98,21 +98,23 @@ def test_small_graphs_against_exhaustive_search(random_graph: Callable[..., Grap
         shortest = shortest_by_exhaustion(graph, budget_bytes)
         proposal = propose(graph, budget_bytes)
         if shortest is None:
-            assert proposal.status is Status.TIMEOUT
+            assert proposal.status in (Status.TIMEOUT, Status.INFEASIBLE)
             continue
         num_solvable += 1
-        assert proposal.status is (Status.OPTIMAL if shortest == graph.baseline_duration else Status.FEASIBLE)
+        assert proposal.status in (Status.OPTIMAL, Status.FEASIBLE)
+        assert proposal.status is Status.OPTIMAL or shortest > graph.baseline_duration
         assert duration_of(graph, proposal) == shortest
     assert num_solvable >= 10
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_same_seed_and_threads_give_the_same_plan(threads: int) -> None:
-    graph = graph_from_spec("generate:transformer?layers=6")
-    budget_bytes = between(graph, 0.4)
-    first = propose(graph, budget_bytes, threads=threads, work=20_000_000)
-    assert first.status is Status.FEASIBLE
-    assert propose(graph, budget_bytes, threads=threads, work=20_000_000).steps == first.steps
+    for spec in ("generate:transformer?layers=6", "generate:layered?n=120&seed=1"):
+        graph = graph_from_spec(spec)
+        budget_bytes = between(graph, 0.7)
+        first = propose(graph, budget_bytes, threads=threads, work=20_000_000)
+        assert first.status in (Status.OPTIMAL, Status.FEASIBLE)
+        assert propose(graph, budget_bytes, threads=threads, work=20_000_000).steps == first.steps
 
 
 def test_it_is_never_worse_than_greedy_and_better_on_transformers() -> None:
@@ -140,7 +142,7 @@ def test_no_node_is_executed_more_often_than_the_scope_allows(
 def test_a_hopeless_budget_gives_the_smallest_peak_met(budget_bytes: int, training_graph: Callable[..., Graph]) -> None:
     graph = training_graph(num_layers=20)
     proposal = propose(graph, budget_bytes)
-    assert proposal.status is Status.TIMEOUT
+    assert proposal.status is Status.INFEASIBLE
     assert proposal.steps is not None
     assert proposal.incumbents == ()
     assert budget_bytes < replay(graph, proposal.steps).peak_bytes < baseline(graph).peak_bytes

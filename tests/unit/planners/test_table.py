@@ -34,7 +34,7 @@ def test_planners_of_other_packages_are_found_by_entry_point(monkeypatch: pytest
     monkeypatch.setattr(table, "entry_points", entry_points)
     assert "mine" in planner_names()
     assert planner_named("mine").name == "sqrt"
-    with pytest.raises(InputError, match="choose one of greedy, mine, moccasin, search, sqrt"):
+    with pytest.raises(InputError, match=f"choose one of {', '.join(planner_names())}, or name"):
         planner_named("other")
 
 
@@ -43,7 +43,7 @@ def test_planners_of_other_packages_are_found_by_entry_point(monkeypatch: pytest
     [
         (
             "nope",
-            "planner 'nope' is not known: choose one of greedy, moccasin, search, sqrt, or name a class",
+            f"planner 'nope' is not known: choose one of {', '.join(planner_names())}, or name a class",
         ),
         ("no_such_module:Class", "planner 'no_such_module:Class': 'no_such_module:Class' cannot be made: No module "),
         ("lowtide.ir:Nothing", "'lowtide.ir:Nothing' cannot be made: module 'lowtide.ir' has no attribute 'Nothing'"),
