@@ -15,6 +15,7 @@
     ├── BudgetOverrun           a use of a compiled model that its plan has no room for (also a MemoryError)
     ├── CompileError            a model that lowtide.compile cannot take, with the place
     ├── ShimError               the online runtime's link to torch cannot be compiled or loaded; CLI exit code 2
+    ├── LowtideOutOfMemory      no room in lowtide.budget (lowtide.runtime.errors; also a torch.OutOfMemoryError)
     └── MissingDependency       an optional package is not installed (also an ImportError); CLI exit code 2
 
 Every message is one line: what, where, what to do. Numbers in it are also attributes.

@@ -1,0 +1,182 @@
+"""Out of memory inside a budget. This module imports torch, because its error is one of torch's too.
+
+The shim raises it from C++ with nothing but its text, in the middle of an op or of backward; the numbers are read out
+of that text (``native/torch_shim_errors.hpp`` writes it, ``read_shortage`` reads it), and whoever knows the modules
+that hold the memory says so through `names_holders`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from lowtide.errors import LowtideError
+from lowtide.units import format_bytes
+
+__all__ = ["Holder", "LowtideOutOfMemory", "Shortage", "names_holders", "read_shortage"]
+
+_PAGE = 4096
+_MOST_NAMED = 3
+
+_BUDGET = re.compile(r"the budget of (\d+) bytes ")
+_REQUEST = re.compile(r"has no room for (\d+) bytes more in (.+?): resident ")
+_TOO_SMALL = re.compile(r"is too small for (.+?): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who keeps bytes in the arena that cannot be evicted.
+
+    Attributes:
+        module: Path of the module, e.g. ``"encoder.layer.3"``; empty where none is known.
+        op: The op that made the value, e.g. ``"aten.embedding"``; empty for what was never computed, e.g. parameters.
+        size_bytes: How many.
+    """
+
+    module: str
+    op: str
+    size_bytes: int
+
+    def __str__(self) -> str:
+        name = self.module or "no module"
+        return f"{name}{f' ({self.op})' if self.op else ''} {format_bytes(self.size_bytes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """The arena at the moment a request did not fit; None is what the text did not tell.
+
+    Attributes:
+        requested_bytes: What did not fit.
+        capacity_bytes: What the arena has.
+        resident_bytes: What values take in it.
+        pinned_bytes: What could not be evicted: inputs of running ops, parameters, gradients, all that has no recipe.
+        free_bytes: What is in holes.
+        largest_hole_bytes: The largest of them.
+        op: The op that asked.
+    """
+
+    requested_bytes: int | None = None
+    capacity_bytes: int | None = None
+    resident_bytes: int | None = None
+    pinned_bytes: int | None = None
+    free_bytes: int | None = None
+    largest_hole_bytes: int | None = None
+    op: str | None = None
+
+    @property
+    def fragmentation(self) -> float | None:
+        """Free bytes / capacity: what lies in holes, each too small."""
+        if self.free_bytes is None or not self.capacity_bytes:
+            return None
+        return self.free_bytes / self.capacity_bytes
+
+    @property
+    def smallest_budget_bytes(self) -> int | None:
+        """No smaller budget lets this op run at this point: what cannot be evicted and the request, whole pages.
+
+        It is enough if the pinned blocks leave the rest in one piece; if it is below the capacity, they did not.
+        """
+        if self.pinned_bytes is None or self.requested_bytes is None:
+            return None
+        return -(-(self.pinned_bytes + self.requested_bytes) // _PAGE) * _PAGE
+
+
+def read_shortage(text: str) -> Shortage:
+    """Read the numbers out of what the shim says."""
+    budget, request, too_small = _BUDGET.search(text), _REQUEST.search(text), _TOO_SMALL.search(text)
+    locked, unevictable = _number_after("locked", text), _number_after("unevictable", text)
+    op = request[2] if request is not None else None if too_small is None else too_small[1]
+    return Shortage(
+        requested_bytes=None if request is None else int(request[1]),
+        capacity_bytes=None if budget is None else int(budget[1]),
+        resident_bytes=_number_after("resident", text),
+        pinned_bytes=None if locked is None or unevictable is None else locked + unevictable,
+        free_bytes=_number_after("free", text),
+        largest_hole_bytes=_number_after("largest hole", text),
+        op=op,
+    )
+
+
+def _number_after(label: str, text: str) -> int | None:
+    match = re.search(rf"[:,] {label} (\d+)\b", text)
+    return None if match is None else int(match[1])
+
+
+_holder_sources: list[Callable[[], Sequence[Holder]]] = []
+
+
+@contextlib.contextmanager
+def names_holders(source: Callable[[], Sequence[Holder]]) -> Iterator[None]:
+    """Let errors raised inside say who holds the memory.
+
+    Args:
+        source: Called while an error is made; largest first. It must not allocate tensors. What it raises is passed
+            over: an error about an error would hide the first.
+    """
+    _holder_sources.append(source)
+    try:
+        yield
+    finally:
+        _holder_sources.remove(source)
+
+
+class LowtideOutOfMemory(LowtideError, torch.OutOfMemoryError):
+    """A value does not fit the budget, though all that can be evicted was.
+
+    Catch it as ``torch.OutOfMemoryError``, ``RuntimeError`` or `LowtideError`. Its text begins with the words by which
+    accelerate and Lightning know that memory ran out, so they retry with a smaller batch.
+
+    Args:
+        message: What the shim says.
+        holders: Who holds what cannot be evicted, largest first; by default whom `names_holders` names.
+
+    Attributes:
+        requested_bytes, capacity_bytes, resident_bytes, pinned_bytes, largest_hole_bytes, fragmentation,
+        smallest_budget_bytes: See `Shortage`; None where the message does not tell.
+        op: The op that asked, or None.
+        holders: A tuple of `Holder`.
+    """
+
+    def __init__(self, message: str, *, holders: Sequence[Holder] | None = None) -> None:
+        found = tuple(_named_holders() if holders is None else holders)
+        shortage = read_shortage(message)
+        super().__init__(" ".join([message, *_remarks(shortage, found)]))
+        self.requested_bytes = shortage.requested_bytes
+        self.capacity_bytes = shortage.capacity_bytes
+        self.resident_bytes = shortage.resident_bytes
+        self.pinned_bytes = shortage.pinned_bytes
+        self.largest_hole_bytes = shortage.largest_hole_bytes
+        self.fragmentation = shortage.fragmentation
+        self.smallest_budget_bytes = shortage.smallest_budget_bytes
+        self.op = shortage.op
+        self.holders = found
+
+
+def _named_holders() -> Sequence[Holder]:
+    if _holder_sources:
+        with contextlib.suppress(Exception):
+            return _holder_sources[-1]()
+    return ()
+
+
+def _remarks(shortage: Shortage, holders: Sequence[Holder]) -> list[str]:
+    """What follows from the numbers, sentence by sentence."""
+    remarks = []
+    smallest, capacity = shortage.smallest_budget_bytes, shortage.capacity_bytes
+    if smallest is not None and capacity is not None:
+        if smallest > capacity:
+            remarks.append(f"The smallest budget for this op is {format_bytes(smallest)} ({smallest} bytes).")
+        else:
+            remarks.append(
+                f"The bytes are there, but not in one piece: {100 * (shortage.fragmentation or 0):.1f} % free."
+            )
+    if holders:
+        named = ", ".join(map(str, holders[:_MOST_NAMED]))
+        more = f", {len(holders) - _MOST_NAMED} more" if len(holders) > _MOST_NAMED else ""
+        remarks.append(f"Held by {named}{more}.")
+    return remarks
