@@ -274,6 +274,15 @@ class Engine {
     unlock(std::span<const CellId>(&id, 1));
   }
 
+  // The host has copied a cell's bytes out of the arena, where they stay.
+  void move_out(CellId id) {
+    const Spot spot = std::exchange(tape_.cell(id).spot, Spot{Home::kExternal, pool::kNone, -1});
+    free_spot(spot, tape_.cell(id).size);
+  }
+
+  // Copy-on-write in progress: cells that an op is about to mutate, and the copies that it must mutate instead.
+  std::span<const std::pair<CellId, Spot>> copies() const { return copies_; }
+
   bool is_leaf(CellId id) const { return tape_.cell(id).producer == kNone; }
 
   bool may_evict(CellId id) const {
