@@ -1,0 +1,418 @@
+// The torch shim: unmodified eager PyTorch inside an arena of a given size. The only file (with its torch_shim_*.hpp)
+// that sees torch; compiled at first use, see src/lowtide/runtime/build.py.
+//
+//   allocations   c10::SetAllocator(kCPU): memory of the thread that entered comes from the arena
+//   operators     a boxed kernel on CustomRNGKeyId, below autograd and above the CPU kernels, on by TLS include
+//   evictions     a storage's DataPtr is swapped for a null one; views, saved tensors and Python see the same storage
+//
+// How each of these was found to work on torch 2.13: docs/decisions.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "torch_shim_call.hpp"
+#include "torch_shim_runtime.hpp"
+
+namespace lowtide::shim {
+namespace {
+
+constexpr c10::DispatchKey kHookKey = c10::DispatchKey::CustomRNGKeyId;
+
+// What is on. Leaked on purpose: tensors may die after every static.
+struct Shim {
+  c10::Allocator* outside = nullptr;    // the allocator that was there before
+  std::unique_ptr<Runtime> runtime;     // of the budget that is on
+  Graveyard graveyard;
+  std::vector<std::unique_ptr<Runtime>> retired;  // budgets that are over; a few bytes each
+  std::vector<online::Event> events;
+  std::vector<c10::RegistrationHandleRAII> registrations;
+  std::size_t num_registered_ops = 0;
+};
+
+Shim& shim() {
+  static auto* instance = new Shim;
+  return *instance;
+}
+
+std::atomic<bool> is_on{false};
+thread_local Runtime* inside = nullptr;  // of the thread that entered
+
+// ---------------------------------------------------------------------------------------------------- memory
+class ArenaAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t size) override {
+    if (inside != nullptr) {
+      const Lock lock(shim_mutex());
+      return inside->allocate(size);
+    }
+    if (is_on.load(std::memory_order_relaxed)) count_foreign(size);
+    return shim().outside->allocate(size);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release_raw; }
+  void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
+
+ private:
+  static void count_foreign(std::size_t size) {
+    const Lock lock(shim_mutex());
+    if (!shim().runtime) return;
+    ++shim().runtime->stats().num_foreign;
+    shim().runtime->stats().bytes_foreign += static_cast<std::int64_t>(size);
+  }
+};
+
+}  // namespace
+
+void release_raw(void* pointer) {
+  if (pointer == nullptr) return;
+  Shim& all = shim();
+  {
+    const Lock lock(shim_mutex());
+    if (all.runtime && all.runtime->contains(pointer)) return all.runtime->free_raw(pointer);
+    if (all.graveyard.release(pointer)) return;
+  }
+  if (const c10::DeleterFnPtr deleter = all.outside->raw_deleter()) deleter(pointer);
+}
+
+void release_handle(void* context) {
+  const Lock lock(shim_mutex());
+  auto* handle = static_cast<Handle*>(context);
+  handle->runtime->storage_gone(handle);
+}
+
+namespace {
+
+// ---------------------------------------------------------------------------------------------------- operators
+[[noreturn]] void throw_translated(Runtime& runtime, const OpInfo& info) {
+  try {
+    throw;
+  } catch (const online::OutOfMemory& error) {
+    throw OutOfMemoryError(describe(error, info.name));
+  } catch (const online::Thrashing& error) {
+    throw OutOfMemoryError(describe(error, info.name, runtime.engine().config().capacity));
+  }
+}
+
+void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below, Stack& stack,
+                 std::unique_lock<std::recursive_mutex>& lock) {
+  Call call(runtime, info, below, stack);
+  try {
+    call.begin();
+  } catch (...) {
+    throw_translated(runtime, info);
+  }
+  lock.unlock();
+  try {
+    call.execute();
+  } catch (...) {
+    lock.lock();
+    call.abort();
+    throw;
+  }
+  lock.lock();
+  call.end();
+}
+
+void hook(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kHookKey);
+  Runtime* runtime = inside;
+  if (runtime == nullptr) return op.redispatchBoxed(below, stack);
+  std::unique_lock<std::recursive_mutex> lock(shim_mutex());
+  const OpInfo& info = runtime->ops().of(op);
+  if (info.mode == Mode::kPass) {
+    ++runtime->stats().num_passed;
+    lock.unlock();
+    const c10::impl::ExcludeDispatchKeyGuard below_the_hook(kHookKey);
+    return op.redispatchBoxed(below, stack);
+  }
+  run_tracked(*runtime, info, below, *stack, lock);
+  runtime->sweep_externals();
+  const auto dropped = runtime->take_dropped();
+  lock.unlock();
+}
+
+// Kernels for the Composite* keys win over a fallback: those ops get the hook one by one.
+bool hides_from_fallback(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  if (!op.hasSchema() || op.hasKernelForDispatchKey(kHookKey)) return false;
+  if (op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd)) return true;
+  if (op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional)) return true;
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) &&
+         op.hasKernelForDispatchKey(DispatchKey::CPU);
+}
+
+void register_hooks() {
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  Shim& all = shim();
+  const std::vector<c10::OperatorName> names = dispatcher.getAllOpNames();
+  if (names.size() == all.num_registered_ops) return;
+  if (all.num_registered_ops == 0) {
+    all.registrations.push_back(
+        dispatcher.registerFallback(kHookKey, c10::KernelFunction::makeFromBoxedFunction<&hook>(), "lowtide"));
+  }
+  for (const c10::OperatorName& name : names) {
+    const auto op = dispatcher.findOp(name);
+    if (!op || !hides_from_fallback(*op)) continue;
+    all.registrations.push_back(dispatcher.registerImpl(name, kHookKey,
+                                                        c10::KernelFunction::makeFromBoxedFunction<&hook>(),
+                                                        std::nullopt, nullptr, "lowtide"));
+  }
+  all.num_registered_ops = names.size();
+}
+
+void install() {
+  Shim& all = shim();
+  if (all.outside == nullptr) {
+    all.outside = c10::GetAllocator(c10::kCPU);
+    c10::SetAllocator(c10::kCPU, new ArenaAllocator, 255);
+  }
+  register_hooks();
+}
+
+// ---------------------------------------------------------------------------------------------------- Python
+namespace py = pybind11;
+
+// The options in a dict, each once; a name that is left over is an error.
+class Options {
+ public:
+  explicit Options(const py::dict& given) : left_(given.attr("copy")()) {}
+
+  template <typename T>
+  T take(const char* name, T fallback) {
+    if (!left_.contains(name)) return fallback;
+    T value = left_[name].cast<T>();
+    left_.attr("pop")(name);
+    return value;
+  }
+
+  template <typename T>
+  T choose(const char* name, const std::vector<std::pair<std::string, T>>& choices) {
+    const std::string wanted = take<std::string>(name, choices.front().first);
+    std::string known;
+    for (const auto& [text, value] : choices) {
+      if (text == wanted) return value;
+      known += (known.empty() ? "" : ", ") + text;
+    }
+    throw py::value_error(std::string(name) + " '" + wanted + "' is none of " + known);
+  }
+
+  void finish() const {
+    if (left_.empty()) return;
+    throw py::value_error("unknown option of the torch shim: " + py::str(left_.begin()->first).cast<std::string>());
+  }
+
+ private:
+  py::dict left_;
+};
+
+online::EngineConfig read_config(Options& options) {
+  online::EngineConfig config;
+  config.capacity = options.take<std::int64_t>("capacity", 0) / 4096 * 4096;
+  config.alignment = options.take("alignment", config.alignment);
+  config.small_bytes = options.take("small_bytes", config.small_bytes);
+  config.method = options.choose<online::Method>(
+      "method", {{"window", online::Method::kWindow}, {"one_by_one", online::Method::kOneByOne}});
+  config.score = options.choose<online::Score>("score", {{"coop", online::Score::kCoop},
+                                                         {"dtr", online::Score::kDtr},
+                                                         {"dte", online::Score::kDte},
+                                                         {"lru", online::Score::kLru},
+                                                         {"size", online::Score::kSize},
+                                                         {"random", online::Score::kRandom},
+                                                         {"dtr_neighborhood", online::Score::kDtrNeighborhood},
+                                                         {"dtr_eq", online::Score::kDtrEq},
+                                                         {"local", online::Score::kLocal},
+                                                         {"msps", online::Score::kMsps}});
+  config.is_copy_on_write = options.take("is_copy_on_write", config.is_copy_on_write);
+  config.is_two_tiered = options.take("is_two_tiered", config.is_two_tiered);
+  config.keeps_dead = options.take("keeps_dead", config.keeps_dead);
+  config.compaction = options.choose<online::Compaction>("compaction",
+                                                         {{"last_resort", online::Compaction::kLastResort},
+                                                          {"never", online::Compaction::kNever},
+                                                          {"when_cheaper", online::Compaction::kWhenCheaper}});
+  config.max_depth = options.take("max_depth", config.max_depth);
+  config.seed = options.take("seed", config.seed);
+  if (options.take("has_one_end", false)) {
+    for (pool::Place& place : config.places) place = {pool::End::kLow, pool::Fit::kBest};
+  }
+  if (config.capacity <= 0) throw py::value_error("a budget below 4096 bytes holds nothing");
+  return config;
+}
+
+void enter(const py::dict& given) {
+  install();
+  Options options(given);
+  const online::EngineConfig config = read_config(options);
+  const double thrash_limit = options.take("thrash_limit", 20.0);
+  const bool has_events = options.take("has_events", false);
+  options.finish();
+  if (OutOfMemoryError::type == nullptr) {
+    OutOfMemoryError::type =
+        py::object(py::module_::import("lowtide.runtime.errors").attr("LowtideOutOfMemory")).release().ptr();
+  }
+  const Lock lock(shim_mutex());
+  Shim& all = shim();
+  if (all.runtime) throw std::runtime_error("a budget is on already: leave it before entering another");
+  all.runtime = std::make_unique<Runtime>(config, thrash_limit, all.outside);
+  all.events.clear();
+  if (has_events) all.runtime->engine().set_log(&all.events);
+  inside = all.runtime.get();
+  is_on = true;
+  c10::impl::tls_set_dispatch_key_included(kHookKey, true);
+}
+
+void leave() {
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped;
+  const Lock lock(shim_mutex());
+  Shim& all = shim();
+  if (!all.runtime) throw std::runtime_error("no budget is on");
+  if (inside != all.runtime.get()) throw std::runtime_error("the budget was entered by another thread");
+  c10::impl::tls_set_dispatch_key_included(kHookKey, false);
+  const std::int64_t num_pointers = all.runtime->close();
+  inside = nullptr;
+  is_on = false;
+  dropped = all.runtime->take_dropped();
+  all.graveyard.keep(all.runtime->take_arena(), num_pointers);
+  all.runtime->engine().set_log(nullptr);
+  all.retired.clear();  // the last one is kept for its statistics
+  all.retired.push_back(std::move(all.runtime));
+}
+
+Runtime& last_runtime() {
+  Shim& all = shim();
+  if (all.runtime) return *all.runtime;
+  if (all.retired.empty()) throw std::runtime_error("no budget has been on");
+  return *all.retired.back();
+}
+
+py::dict stats() {
+  const Lock lock(shim_mutex());
+  Runtime& runtime = last_runtime();
+  const online::EngineStats& engine = runtime.engine().stats();
+  const ShimStats& own = runtime.stats();
+  py::dict all;
+  all["capacity"] = runtime.engine().config().capacity;
+  all["resident_bytes"] = engine.resident_bytes;
+  all["peak_bytes"] = engine.peak_bytes;
+  all["high_water"] = runtime.engine().memory().high_water();
+  all["num_calls"] = engine.num_calls;
+  all["num_recomputes"] = engine.num_recomputes;
+  all["num_evictions"] = engine.num_evictions;
+  all["bytes_evicted"] = engine.bytes_evicted;
+  all["num_searches"] = engine.num_searches;
+  all["search_seconds"] = engine.search_seconds;
+  all["fragmentation_sum"] = engine.fragmentation_sum;
+  all["num_compactions"] = engine.num_compactions;
+  all["bytes_moved"] = engine.bytes_moved;
+  all["num_frozen"] = engine.num_frozen;
+  all["base_cost"] = engine.base_cost;
+  all["recompute_cost"] = engine.recompute_cost;
+  all["num_cells"] = runtime.engine().tape().num_cells();
+  all["num_records"] = runtime.engine().tape().num_records();
+  all["num_tracked"] = own.num_tracked;
+  all["num_passed"] = own.num_passed;
+  all["num_unreplayable"] = own.num_unreplayable;
+  all["num_externals"] = own.num_externals;
+  all["num_foreign"] = own.num_foreign;
+  all["bytes_foreign"] = own.bytes_foreign;
+  all["num_survivors"] = own.num_survivors;
+  all["num_restored"] = own.num_restored;
+  all["num_lost"] = own.num_lost;
+  all["num_kept_arenas"] = shim().graveyard.num_arenas();
+  all["kept_arena_bytes"] = shim().graveyard.bytes();
+  return all;
+}
+
+py::list events() {
+  static constexpr const char* kNames[] = {"call", "recompute", "alloc", "free", "evict", "move"};
+  const Lock lock(shim_mutex());
+  py::list all;
+  for (const online::Event& event : shim().events) {
+    all.append(py::make_tuple(kNames[static_cast<std::size_t>(event.kind)], event.id, event.offset, event.size));
+  }
+  return all;
+}
+
+// The handle of a tensor's storage in the budget that is on; null where it has none or needs none.
+Handle* handle_of_tensor(const at::Tensor& tensor) {
+  Shim& all = shim();
+  if (!all.runtime || !tensor.defined()) return nullptr;
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (!impl->has_storage()) return nullptr;
+  c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  if (Handle* handle = all.runtime->handle_of(storage)) return handle;
+  return all.runtime->raw_of(storage) == nullptr ? nullptr : all.runtime->handle_for(storage);
+}
+
+template <typename Action>
+void act_on(const at::Tensor& tensor, Action action) {
+  const py::gil_scoped_release no_gil;
+  const Lock lock(shim_mutex());
+  Handle* handle = handle_of_tensor(tensor);
+  if (handle == nullptr) return;
+  Runtime& runtime = *shim().runtime;
+  static const char* kWhere = "a read from Python";
+  try {
+    runtime.limit_recompute();
+    action(runtime.engine(), handle->cell);
+  } catch (const online::OutOfMemory& error) {
+    throw OutOfMemoryError(describe(error, kWhere));
+  } catch (const online::Thrashing& error) {
+    throw OutOfMemoryError(describe(error, kWhere, runtime.engine().config().capacity));
+  }
+}
+
+void pin(const at::Tensor& tensor) {
+  act_on(tensor, [](Engine& engine, CellId cell) { engine.pin(cell); });
+}
+
+void materialize(const at::Tensor& tensor) {
+  act_on(tensor, [](Engine& engine, CellId cell) { engine.materialize(cell); });
+}
+
+// Evict by hand: for tests. Whether it could be.
+bool evict(const at::Tensor& tensor) {
+  const Lock lock(shim_mutex());
+  Handle* handle = handle_of_tensor(tensor);
+  if (handle == nullptr || !shim().runtime->engine().may_evict(handle->cell)) return false;
+  shim().runtime->engine().evict(handle->cell);
+  return true;
+}
+
+std::optional<std::int64_t> cell_of(const at::Tensor& tensor) {
+  const Lock lock(shim_mutex());
+  Handle* handle = handle_of_tensor(tensor);
+  if (handle == nullptr) return std::nullopt;
+  return handle->cell;
+}
+
+bool is_resident(const at::Tensor& tensor) {
+  const Lock lock(shim_mutex());
+  Handle* handle = handle_of_tensor(tensor);
+  return handle == nullptr || shim().runtime->engine().cell(handle->cell).is_resident();
+}
+
+}  // namespace
+}  // namespace lowtide::shim
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  using namespace lowtide::shim;
+  module.doc() = "PyTorch inside an arena: allocator, operator hook, evictions and replays. See lowtide.runtime.";
+  module.def("enter", torch::wrap_pybind_function(&enter), pybind11::arg("config"));
+  module.def("leave", torch::wrap_pybind_function(&leave));
+  module.def("stats", &stats);
+  module.def("events", &events);
+  module.def("pin", torch::wrap_pybind_function(&pin), pybind11::arg("tensor"));
+  module.def("materialize", torch::wrap_pybind_function(&materialize), pybind11::arg("tensor"));
+  module.def("evict", &evict, pybind11::arg("tensor"));
+  module.def("cell_of", &cell_of, pybind11::arg("tensor"));
+  module.def("is_resident", &is_resident, pybind11::arg("tensor"));
+  module.def("is_active", [] { return is_on.load(); });
+  module.def("version", [] { return std::string("1"); });
+}

@@ -1,0 +1,442 @@
+// One operator on its way through the hook: scan its arguments, make room, run it, file what came out.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "torch_shim_runtime.hpp"
+
+namespace lowtide::shim {
+
+class Call {
+ public:
+  // With the lock held.
+  Call(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below, Stack& stack)
+      : runtime_(runtime), info_(info), below_(below), stack_(stack), stamp_(runtime.next_stamp()),
+        is_replayable_(info.is_replayable && info.mode == Mode::kTrack) {
+    if (is_replayable_) recipe_ = std::make_unique<Recipe>();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call() {
+    for (const Use& use : uses_) {
+      if (use.handle != nullptr) runtime_.end_use(use.handle);
+    }
+  }
+
+  void begin() {
+    scan();
+    for (Use& use : uses_) {
+      if (use.handle == nullptr) continue;
+      use.cell = use.handle->cell;
+      (use.is_statistic ? statistics_ : inputs_).push_back(use.cell);
+      if (use.is_written && !use.is_statistic) mutated_.push_back(use.cell);
+    }
+    for (const Use& use : uses_) {
+      if (use.is_written && !use.is_statistic && use.handle != nullptr && runtime_.engine().is_leaf(use.cell)) {
+        is_replayable_ = false;  // what a leaf was cannot come back
+      }
+    }
+    Engine& engine = runtime_.engine();
+    runtime_.limit_recompute();
+    try {
+      if (!statistics_.empty()) engine.begin(statistics_, statistics_, false);
+      has_statistics_ = !statistics_.empty();
+      engine.begin(inputs_, mutated_, is_replayable_);
+      has_begun_ = true;
+    } catch (...) {
+      abort();
+      throw;
+    }
+    redirect_copies();
+    prepare_cost();
+    if (info_.is_random && is_replayable_) save_randomness();
+    runtime_.set_running(&info_, temper_);
+  }
+
+  // Without the lock.
+  void execute() {
+    const c10::impl::ExcludeDispatchKeyGuard below_the_hook(c10::DispatchKey::CustomRNGKeyId);
+    if (is_replayable_) {
+      recipe_->info = &info_;
+      recipe_->keys = below_;
+      recipe_->thread_keys = c10::impl::tls_local_dispatch_key_set();
+      recipe_->is_grad_enabled = c10::GradMode::is_enabled();
+    }
+    info_.handle.redispatchBoxed(below_, &stack_);
+  }
+
+  // The op threw, or could not begin.
+  void abort() {
+    runtime_.set_running(nullptr, Temper::kResident);
+    Engine& engine = runtime_.engine();
+    if (has_begun_) {
+      undo_copies();
+      engine.abort(inputs_);
+    }
+    if (has_statistics_) engine.abort(statistics_);
+    has_begun_ = has_statistics_ = false;
+  }
+
+  void end() {
+    runtime_.set_running(nullptr, Temper::kResident);
+    if (info_.mode == Mode::kTrack) collect_outputs();
+    Engine& engine = runtime_.engine();
+    Engine::Call call;
+    call.cost = cost_of(info_, work_);
+    call.is_backward = torch::autograd::get_current_graph_task_id() >= 0;
+    call.is_replayable = is_replayable_;
+    call.temper = temper_;
+    has_begun_ = false;
+    const RecordId record = engine.end(call, inputs_, outputs_, cells_);
+    for (std::size_t index = 0; index < outputs_.size(); ++index) runtime_.bind(handles_[index], cells_[index]);
+    if (record != kNone) file(record);
+    if (has_statistics_) end_statistics();
+    ++runtime_.stats().num_tracked;
+    if (!is_replayable_) ++runtime_.stats().num_unreplayable;
+  }
+
+ private:
+  // A storage that the call touches.
+  struct Use {
+    Handle* handle = nullptr;  // null: a target, see below
+    CellId cell = kNone;
+    at::Tensor target;         // uninitialized memory that the op writes as a whole: no input, an output
+    bool is_written = false;
+    bool is_statistic = false;
+    std::int32_t output = -1;
+  };
+
+  Runtime& runtime_;
+  const OpInfo& info_;
+  c10::DispatchKeySet below_;
+  Stack& stack_;
+  std::uint64_t stamp_;
+  bool is_replayable_;
+  bool writes_parameter_ = false;
+  bool has_begun_ = false;
+  bool has_statistics_ = false;
+  Temper temper_ = Temper::kCheap;
+  Work work_;
+  double flops_by_output_ = 0.0;
+  std::unique_ptr<Recipe> recipe_;
+  c10::SmallVector<Use, 6> uses_;
+  c10::SmallVector<CellId, 8> inputs_, mutated_, statistics_;
+  c10::SmallVector<Engine::Output, 4> outputs_;
+  c10::SmallVector<Handle*, 4> handles_;  // of the outputs
+  std::vector<CellId> cells_;
+  std::vector<std::pair<Handle*, void*>> redirected_;  // and where its bytes were
+
+  const at::IValue* arguments() const { return stack_.data() + (stack_.size() - info_.arguments.size()); }
+
+  // ------------------------------------------------------------------ scan
+  void scan() {
+    const at::IValue* values = arguments();
+    const auto count = static_cast<std::int32_t>(info_.arguments.size());
+    const bool is_training = info_.first_statistic >= 0 &&
+                             (info_.training_flag < 0 || values[info_.training_flag].toBool());
+    if (recipe_) recipe_->arguments.reserve(info_.arguments.size());
+    for (std::int32_t index = 0; index < count; ++index) {
+      const at::IValue& value = values[index];
+      const Argument& argument = info_.arguments[index];
+      const bool is_statistic =
+          is_training && (index == info_.first_statistic || index == info_.first_statistic + 1);
+      if (!argument.is_tensor) {
+        if (value.isObject() || value.isPyObject() || value.isStorage() || value.isCapsule()) is_replayable_ = false;
+        if (recipe_) recipe_->arguments.push_back(value);
+        continue;
+      }
+      if (recipe_) recipe_->arguments.emplace_back();
+      if (value.isTensor()) {
+        scan_tensor(value.toTensor(), argument, index, -1, is_statistic);
+      } else if (value.isList()) {
+        scan_list(value, argument, index);
+      }
+    }
+    if (writes_parameter_) is_replayable_ = false;
+  }
+
+  void scan_list(const at::IValue& value, const Argument& argument, std::int32_t index) {
+    const c10::ArrayRef<at::IValue> elements = value.toListRef();
+    if (recipe_) {
+      recipe_->lists.push_back({index, static_cast<std::int32_t>(elements.size()), !value.isTensorList()});
+    }
+    for (std::size_t element = 0; element < elements.size(); ++element) {
+      if (!elements[element].isTensor()) continue;
+      scan_tensor(elements[element].toTensor(), argument, index, static_cast<std::int32_t>(element), false);
+    }
+  }
+
+  void scan_tensor(const at::Tensor& tensor, const Argument& argument, std::int32_t index, std::int32_t element,
+                   bool is_statistic) {
+    if (!tensor.defined()) {
+      if (recipe_) add_stub(nullptr, Stub::Source::kNothing, index, element);
+      return;
+    }
+    c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+    if (!is_plain(impl)) is_replayable_ = false;
+    if (!has_bytes(impl)) return;
+    if (argument.is_metadata) {
+      add_stub(&impl, Stub::Source::kShape, index, element);
+      return;
+    }
+    c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
+    work_.input_bytes += static_cast<double>(impl.numel()) * static_cast<double>(impl.itemsize());
+    if (impl.is_wrapped_number() && !argument.is_written && add_constant(impl, *storage, index, element)) return;
+    if (argument.is_written && impl.requires_grad() && is_autograd_leaf(tensor)) writes_parameter_ = true;
+    if (argument.is_overwritten && is_target(impl, storage)) {
+      add_target(tensor, storage, index, element);
+      return;
+    }
+    if (storage->nbytes() == 0) {
+      add_stub(&impl, Stub::Source::kShape, index, element);
+      return;
+    }
+    Use& use = uses_[static_cast<std::size_t>(use_of(storage))];
+    use.is_written |= argument.is_written || is_statistic;
+    use.is_statistic |= is_statistic;
+    add_stub(&impl, is_statistic ? Stub::Source::kNothing : Stub::Source::kUse, index, element);
+    if (recipe_) recipe_->stubs.back().use = use.handle->use;
+  }
+
+  static bool is_autograd_leaf(const at::Tensor& tensor) { return tensor.is_leaf(); }
+
+  // Strided memory on the CPU, and nothing that stands for something else.
+  static bool is_plain(const c10::TensorImpl& impl) {
+    const c10::DispatchKeySet keys = impl.key_set();
+    return keys.has(c10::DispatchKey::CPU) && impl.layout() == c10::kStrided &&
+           !keys.has_any(c10::DispatchKeySet({c10::DispatchKey::Python,
+                                              c10::DispatchKey::ZeroTensor, c10::DispatchKey::Functionalize}));
+  }
+
+  static bool has_bytes(const c10::TensorImpl& impl) {
+    if (!impl.has_storage() || impl.key_set().has(c10::DispatchKey::ZeroTensor)) return false;
+    return impl.unsafe_storage().unsafeGetStorageImpl()->device_type() == c10::kCPU && impl.device_type() == c10::kCPU;
+  }
+
+  void add_stub(const c10::TensorImpl* impl, Stub::Source source, std::int32_t index, std::int32_t element) {
+    if (!recipe_) return;
+    Stub& stub = recipe_->stubs.emplace_back();
+    stub.source = source;
+    stub.argument = index;
+    stub.element = element;
+    if (impl != nullptr) stub.describe(*impl);
+  }
+
+  // A Python number wrapped as a tensor: its value goes into the stub, no cell is needed.
+  bool add_constant(const c10::TensorImpl& impl, c10::StorageImpl& storage, std::int32_t index, std::int32_t element) {
+    if (runtime_.handle_of(&storage) != nullptr || storage.nbytes() > Stub::kConstantBytes) return false;
+    if (impl.storage_offset() != 0 || storage._mutable_data_ptr_no_checks().get() == nullptr) return false;
+    add_stub(&impl, Stub::Source::kConstant, index, element);
+    if (recipe_) {
+      std::memcpy(recipe_->stubs.back().constant.data(), storage._mutable_data_ptr_no_checks().get(), storage.nbytes());
+    }
+    return true;
+  }
+
+  // ------------------------------------------------------------------ targets
+  bool is_target(const c10::TensorImpl& impl, c10::StorageImpl* storage) const {
+    const std::size_t size = storage->nbytes();
+    if (size == 0) return info_.mode == Mode::kTrack;
+    if (runtime_.raw_of(storage) == nullptr || runtime_.handle_of(storage) != nullptr) return false;
+    if (storage->_mutable_data_ptr_no_checks().get_deleter() != &release_raw) return false;
+    return static_cast<std::size_t>(impl.numel()) * impl.itemsize() == size && impl.is_non_overlapping_and_dense();
+  }
+
+  void add_target(const at::Tensor& tensor, c10::StorageImpl* storage, std::int32_t index, std::int32_t element) {
+    std::int32_t number = find_target(storage);
+    if (number < 0) {
+      number = static_cast<std::int32_t>(uses_.size());
+      uses_.emplace_back();
+      uses_.back().target = tensor;
+      uses_.back().is_written = true;
+    }
+    add_stub(tensor.unsafeGetTensorImpl(), Stub::Source::kUse, index, element);
+    if (recipe_) recipe_->stubs.back().use = number;
+  }
+
+  std::int32_t find_target(const c10::StorageImpl* storage) const {
+    for (std::size_t number = 0; number < uses_.size(); ++number) {
+      const at::Tensor& target = uses_[number].target;
+      if (target.defined() && target.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == storage) {
+        return static_cast<std::int32_t>(number);
+      }
+    }
+    return -1;
+  }
+
+  std::int32_t use_of(c10::StorageImpl* storage) {
+    Handle* handle = runtime_.handle_of(storage);
+    if (handle == nullptr) {
+      const std::int32_t target = find_target(storage);  // read as well, after all: its contents count
+      handle = runtime_.handle_for(storage);
+      if (target >= 0) {
+        uses_[target].target = at::Tensor();
+        return touch(handle, target);
+      }
+    }
+    if (handle->stamp == stamp_) return handle->use;
+    uses_.emplace_back();
+    return touch(handle, static_cast<std::int32_t>(uses_.size()) - 1);
+  }
+
+  std::int32_t touch(Handle* handle, std::int32_t number) {
+    uses_[number].handle = handle;
+    handle->stamp = stamp_;
+    handle->use = number;
+    ++handle->num_calls;
+    return number;
+  }
+
+  // ------------------------------------------------------------------ before the op
+  // Copy-on-write: the op must run on the copies that the engine has made.
+  void redirect_copies() {
+    for (const auto& [cell, spot] : runtime_.engine().copies()) {
+      for (const Use& use : uses_) {
+        if (use.handle == nullptr || use.cell != cell) continue;
+        redirected_.emplace_back(use.handle, runtime_.data_of(cell));
+        runtime_.put(use.handle, runtime_.arena().at(spot.offset));
+      }
+    }
+  }
+
+  void undo_copies() {
+    for (const auto& [handle, address] : redirected_) {
+      if (!handle->is_gone) runtime_.put(handle, address);
+    }
+    redirected_.clear();
+  }
+
+  void prepare_cost() {
+    const double guess = work_.input_bytes / 4.0;
+    const bool needs_outputs = info_.flops == FlopRule::kConvolution;
+    const double flops = flops_of(info_, arguments(), info_.arguments.size(), needs_outputs ? 1.0 : guess);
+    (needs_outputs ? flops_by_output_ : work_.flops) = flops;
+    const double expected = needs_outputs ? flops * guess : flops;
+    temper_ = kNsPerFlop * expected > kNsPerByte * work_.input_bytes ? Temper::kExpensive : Temper::kCheap;
+  }
+
+  void save_randomness() {
+    at::Generator generator = generator_of(arguments(), info_.arguments.size());
+    const std::lock_guard<std::mutex> guard(generator.mutex());
+    recipe_->random = std::make_unique<RandomState>(*at::check_generator<at::CPUGeneratorImpl>(generator));
+  }
+
+  // ------------------------------------------------------------------ after the op
+  void collect_outputs() {
+    for (std::size_t number = 0; number < uses_.size(); ++number) {
+      Use& use = uses_[number];
+      if (use.is_statistic || !use.is_written) continue;
+      if (use.target.defined()) {
+        collect_target(use, static_cast<std::int32_t>(number));
+      } else {
+        collect_overwritten(use, static_cast<std::int32_t>(number));
+      }
+    }
+    for (std::size_t index = 0; index < info_.num_returns; ++index) {
+      const at::IValue& value = stack_[stack_.size() - info_.num_returns + index];
+      if (value.isTensor()) {
+        collect_returned(value.toTensor(), static_cast<std::int32_t>(index), -1);
+      } else if (value.isList()) {
+        const c10::ArrayRef<at::IValue> elements = value.toListRef();
+        for (std::size_t element = 0; element < elements.size(); ++element) {
+          if (!elements[element].isTensor()) continue;
+          collect_returned(elements[element].toTensor(), static_cast<std::int32_t>(index),
+                           static_cast<std::int32_t>(element));
+        }
+      }
+    }
+    work_.flops += flops_by_output_ * work_.output_elements;
+  }
+
+  void collect_overwritten(Use& use, std::int32_t number) {
+    if (use.handle->is_gone) return;  // it was given other memory, which is seen when it is read
+    const online::Cell& cell = runtime_.engine().cell(use.cell);
+    work_.output_bytes += static_cast<double>(cell.size);
+    // A leaf that nobody could miss stays the cell it is.
+    if (!is_replayable_ && cell.producer == kNone && cell.consumers.empty()) return;
+    Engine::Output output;
+    output.size = cell.size;
+    output.overwrites = use.cell;
+    use.output = add_output(output, use.handle, {Place::Kind::kOverwrite, number, -1});
+  }
+
+  void collect_target(Use& use, std::int32_t number) {
+    c10::TensorImpl* impl = use.target.unsafeGetTensorImpl();
+    use.output = collect_fresh(*impl, {Place::Kind::kTarget, number, -1});
+    if (use.output < 0) is_replayable_ = false;
+    if (!recipe_) return;
+    for (Stub& stub : recipe_->stubs) {  // it may have been resized
+      if (stub.use == number && stub.source == Stub::Source::kUse) stub.describe(*impl);
+    }
+  }
+
+  void collect_returned(const at::Tensor& tensor, std::int32_t index, std::int32_t element) {
+    if (!tensor.defined()) return;
+    const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+    if (!is_plain(impl) && has_bytes(impl)) is_replayable_ = false;
+    if (has_bytes(impl)) collect_fresh(impl, {Place::Kind::kReturn, index, element});
+  }
+
+  // Raw memory that holds a result becomes an output.
+  std::int32_t collect_fresh(const c10::TensorImpl& impl, Place place) {
+    c10::StorageImpl* storage = impl.unsafe_storage().unsafeGetStorageImpl();
+    const Runtime::Raw* raw = runtime_.raw_of(storage);
+    if (raw == nullptr) return -1;
+    const Runtime::Raw taken = runtime_.take_raw(raw);
+    Engine::Output output;
+    output.size = taken.size;
+    output.spot = taken.spot;
+    work_.output_bytes += static_cast<double>(taken.size);
+    work_.output_elements += static_cast<double>(impl.numel());
+    return add_output(output, runtime_.attach(storage), place);
+  }
+
+  std::int32_t add_output(const Engine::Output& output, Handle* handle, Place place) {
+    outputs_.push_back(output);
+    handles_.push_back(handle);
+    if (recipe_) recipe_->places.push_back(place);
+    return static_cast<std::int32_t>(outputs_.size()) - 1;
+  }
+
+  void file(RecordId record) {
+    recipe_->uses.resize(uses_.size());
+    for (std::size_t number = 0; number < uses_.size(); ++number) {
+      Recipe::UsedCell& kept = recipe_->uses[number];
+      kept.cell = uses_[number].cell;
+      kept.output = uses_[number].output;
+      kept.size = kept.output >= 0 ? outputs_[kept.output].size : 0;
+      if (kept.output < 0 && kept.cell != kNone && !uses_[number].is_statistic) {
+        kept.size = runtime_.engine().cell(kept.cell).size;
+      }
+    }
+    runtime_.keep(record, std::move(recipe_));
+  }
+
+  // The running statistics have new values; no record reads the old ones any more.
+  void end_statistics() {
+    has_statistics_ = false;
+    outputs_.clear();
+    handles_.clear();
+    for (const Use& use : uses_) {
+      if (!use.is_statistic || use.handle->is_gone) continue;
+      Engine::Output output;
+      output.size = runtime_.engine().cell(use.cell).size;
+      output.overwrites = use.cell;
+      outputs_.push_back(output);
+      handles_.push_back(use.handle);
+    }
+    Engine::Call call;
+    call.is_replayable = false;
+    runtime_.engine().end(call, statistics_, outputs_, cells_);
+    for (std::size_t index = 0; index < outputs_.size(); ++index) runtime_.bind(handles_[index], cells_[index]);
+  }
+};
+
+}  // namespace lowtide::shim

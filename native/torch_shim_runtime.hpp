@@ -1,0 +1,479 @@
+// PyTorch as the engine's outside: storages behind cells, raw memory for running ops, replays.
+//
+//   StorageImpl ──DataPtr{address, Handle}──▶ Handle ──▶ cell        the storage's present contents
+//                       ▲                        │
+//       evicted: {null, Handle}                  └── weak reference back
+//
+// A Handle hangs in the DataPtr of its storage, so finding it costs no search and it dies with the storage. Memory from
+// outside the arena (parameters made before, numpy arrays) keeps its DataPtr: a table finds its handle, which holds the
+// storage itself, because a record may need the bytes after the program has dropped them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lowtide/engine.hpp"
+#include "torch_shim_arena.hpp"
+#include "torch_shim_cost.hpp"
+#include "torch_shim_errors.hpp"
+#include "torch_shim_recipe.hpp"
+#include "torch_shim_schema.hpp"
+
+namespace lowtide::shim {
+
+using online::CellId;
+using online::Engine;
+using online::Home;
+using online::kNone;
+using online::RecordId;
+using online::Spot;
+using online::Temper;
+
+void release_raw(void* pointer);     // deleter of memory that no cell owns
+void release_handle(void* context);  // deleter of a storage's bytes
+
+class Runtime;
+
+struct Handle {
+  Runtime* runtime = nullptr;
+  CellId cell = kNone;
+  c10::StorageImpl* impl = nullptr;
+  c10::weak_intrusive_ptr<c10::StorageImpl> weak{c10::intrusive_ptr<c10::StorageImpl>()};
+  c10::intrusive_ptr<c10::StorageImpl> external;  // memory outside the arena
+  std::uint64_t stamp = 0;                        // the call that saw it last ...
+  std::int32_t use = -1;                          // ... as which of its uses
+  std::int32_t num_calls = 0;                     // calls in progress that use it
+  bool is_gone = false;                           // its storage died during one of them
+};
+
+struct ShimStats {
+  std::int64_t num_tracked = 0, num_passed = 0, num_foreign = 0, bytes_foreign = 0, num_externals = 0;
+  std::int64_t num_unreplayable = 0, num_survivors = 0, num_restored = 0, num_lost = 0;
+};
+
+class Runtime final : public online::Host {
+ public:
+  Runtime(const online::EngineConfig& config, double thrash_limit, c10::Allocator* outside)
+      : arena_(config.capacity), engine_(config, *this), thrash_limit_(thrash_limit), outside_(outside) {}
+
+  Engine& engine() { return engine_; }
+  OpTable& ops() { return ops_; }
+  ShimStats& stats() { return stats_; }
+  const Arena& arena() const { return arena_; }
+  bool contains(const void* pointer) const { return arena_.contains(pointer); }
+
+  // ------------------------------------------------------------------ raw memory
+  c10::DataPtr allocate(std::size_t size) {
+    if (size == 0) return {nullptr, nullptr, &release_raw, c10::Device(c10::kCPU)};
+    Spot spot;
+    try {
+      spot = engine_.allocate(static_cast<std::int64_t>(size), temper_);
+    } catch (const online::OutOfMemory& error) {
+      throw OutOfMemoryError(describe(error, op_name()));
+    }
+    raw_.emplace(spot.offset, Raw{spot, static_cast<std::int64_t>(size)});
+    std::byte* address = arena_.at(spot.offset);
+    return {address, address, &release_raw, c10::Device(c10::kCPU)};
+  }
+
+  void free_raw(void* pointer) {
+    const auto found = raw_.find(arena_.offset_of(pointer));
+    if (found == raw_.end()) return;
+    const Raw raw = found->second;
+    raw_.erase(found);
+    engine_.free_spot(raw.spot, raw.size);
+  }
+
+  struct Raw {
+    Spot spot;
+    std::int64_t size = 0;  // bytes, as asked for
+  };
+
+  // The raw memory behind a storage, or null.
+  const Raw* raw_of(const c10::StorageImpl* storage) const {
+    const c10::DataPtr& data = const_cast<c10::StorageImpl*>(storage)->_mutable_data_ptr_no_checks();
+    if (data.get_deleter() != &release_raw || !arena_.contains(data.get())) return nullptr;
+    const auto found = raw_.find(arena_.offset_of(data.get()));
+    return found == raw_.end() ? nullptr : &found->second;
+  }
+
+  // Take raw memory out of the table: a cell owns it from now on.
+  Raw take_raw(const Raw* raw) {
+    const Raw taken = *raw;
+    raw_.erase(taken.spot.offset);
+    return taken;
+  }
+
+  // ------------------------------------------------------------------ storages
+  Handle* handle_of(c10::StorageImpl* storage) {
+    const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+    if (data.get_deleter() != &release_handle) return nullptr;
+    auto* handle = static_cast<Handle*>(data.get_context());
+    if (handle->runtime != this) return nullptr;
+    if (handle->impl != storage) point_at(handle, storage);  // its bytes were swapped into another storage
+    return handle;
+  }
+
+  // The handle of a storage whose contents are there already: a leaf where it is seen for the first time.
+  Handle* handle_for(c10::StorageImpl* storage) {
+    if (Handle* known = handle_of(storage)) return known;
+    if (const Raw* raw = raw_of(storage)) {
+      forget_external(storage);
+      const Raw taken = take_raw(raw);
+      Handle* handle = attach(storage);
+      bind(handle, engine_.add_leaf(taken.size, taken.spot));
+      return handle;
+    }
+    return external_for(storage);
+  }
+
+  // Hang a handle into a storage with raw memory; the caller binds it to a cell.
+  Handle* attach(c10::StorageImpl* storage) {
+    auto* handle = new Handle;
+    handle->runtime = this;
+    point_at(handle, storage);
+    put(handle, storage->_mutable_data_ptr_no_checks().get());
+    return handle;
+  }
+
+  void bind(Handle* handle, CellId cell) {
+    if (handle->cell != kNone && handle_by_cell(handle->cell) == handle) by_cell_[handle->cell] = nullptr;
+    if (static_cast<std::size_t>(cell) >= by_cell_.size()) by_cell_.resize(static_cast<std::size_t>(cell) * 2 + 64);
+    by_cell_[cell] = handle;
+    handle->cell = cell;
+  }
+
+  // The program has dropped a storage.
+  void storage_gone(Handle* handle) {
+    handle->is_gone = true;
+    const CellId cell = std::exchange(handle->cell, kNone);
+    if (cell != kNone) {
+      by_cell_[cell] = nullptr;
+      engine_.release(cell);
+    }
+    if (handle->num_calls == 0) delete handle;
+  }
+
+  void end_use(Handle* handle) {
+    if (--handle->num_calls == 0 && handle->is_gone) delete handle;
+  }
+
+  void* data_of(CellId cell) {
+    const online::Cell& subject = engine_.cell(cell);
+    if (subject.spot.home != Home::kExternal) return arena_.at(subject.spot.offset);
+    const auto copied = taken_out_.find(cell);
+    if (copied != taken_out_.end()) return copied->second.get();
+    return const_cast<void*>(handle_by_cell(cell)->external->data());
+  }
+
+  // Where the bytes of a storage are now, null: evicted.
+  void put(Handle* handle, void* address) {
+    c10::DataPtr& data = handle->impl->_mutable_data_ptr_no_checks();
+    data.release_context();
+    data = c10::DataPtr(address, handle, &release_handle, c10::Device(c10::kCPU));
+  }
+
+  // Externals that only we still hold: the program has dropped them. Now and then.
+  void sweep_externals() {
+    if (++sweep_clock_ < std::max<std::size_t>(256, externals_.size())) return;
+    sweep_clock_ = 0;
+    std::vector<CellId> dropped;
+    for (const auto& [storage, handle] : externals_) {
+      if (!handle->is_gone && handle->num_calls == 0 && handle->external.use_count() == 1) {
+        handle->is_gone = true;
+        dropped.push_back(handle->cell);
+      }
+    }
+    for (const CellId cell : dropped) engine_.release(cell);
+  }
+
+  // To be destroyed once the lock is given back: the deleters of foreign memory may want the GIL.
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> take_dropped() { return std::exchange(dropped_, {}); }
+
+  // ------------------------------------------------------------------ records
+  void keep(RecordId record, std::unique_ptr<Recipe> recipe) {
+    if (static_cast<std::size_t>(record) >= recipes_.size()) recipes_.resize(static_cast<std::size_t>(record) * 2 + 64);
+    recipes_[record] = std::move(recipe);
+  }
+
+  void set_running(const OpInfo* info, Temper temper) {
+    running_ = info;
+    temper_ = temper;
+  }
+
+  std::string op_name() const { return running_ == nullptr ? std::string() : running_->name; }
+  std::uint64_t next_stamp() { return ++stamp_; }
+
+  void limit_recompute() {
+    engine_.set_max_cost((1.0 + thrash_limit_) * engine_.stats().base_cost + kThrashSlack);
+  }
+
+  // ------------------------------------------------------------------ the engine's callbacks
+  void replay(RecordId record, std::vector<Spot>& spots) override;
+
+  void evicted(CellId cell) override {
+    Handle* handle = handle_by_cell(cell);
+    if (handle == nullptr) return;
+    put(handle, nullptr);
+    handle->impl->release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(kEvictedMessage));
+  }
+
+  void refilled(CellId cell) override {
+    Handle* handle = handle_by_cell(cell);
+    if (handle == nullptr) return;
+    put(handle, arena_.at(engine_.cell(cell).spot.offset));
+    handle->impl->clear_data_ptr_access_error_msg_();
+  }
+
+  void copy(const Spot& from, const Spot& to, std::int64_t size) override {
+    std::memcpy(arena_.at(to.offset), arena_.at(from.offset), static_cast<std::size_t>(size));
+  }
+
+  void moved(CellId cell, std::int64_t from, std::int64_t to, std::int64_t size) override {
+    std::memmove(arena_.at(to), arena_.at(from), static_cast<std::size_t>(size));
+    if (Handle* handle = handle_by_cell(cell)) put(handle, arena_.at(to));
+  }
+
+  void take_out(CellId cell) override {
+    const auto size = static_cast<std::size_t>(engine_.cell(cell).size);
+    c10::DataPtr copied = outside_->allocate(size);
+    std::memcpy(copied.mutable_get(), data_of(cell), size);
+    taken_out_[cell] = std::move(copied);
+  }
+
+  void cell_gone(CellId cell) override {
+    taken_out_.erase(cell);
+    Handle* handle = handle_by_cell(cell);
+    if (handle == nullptr) return;
+    by_cell_[cell] = nullptr;
+    if (handle->external == nullptr) return;
+    externals_.erase(handle->impl);
+    dropped_.push_back(std::move(handle->external));
+    delete handle;
+  }
+
+  void record_gone(RecordId record) override {
+    if (static_cast<std::size_t>(record) < recipes_.size()) recipes_[record].reset();
+  }
+
+  // ------------------------------------------------------------------ the end
+  // Hand every tensor over to plain PyTorch: evicted ones are computed again, outside. Returns how many pointers into
+  // the arena are left.
+  std::int64_t close() {
+    for (CellId cell = next_evicted(); cell != kNone; cell = next_evicted()) restore(cell);
+    std::int64_t num_pointers = static_cast<std::int64_t>(raw_.size());
+    for (Handle* handle : by_cell_) {
+      if (handle == nullptr || handle->external != nullptr) continue;
+      ++stats_.num_survivors;
+      num_pointers += let_go(handle);
+    }
+    for (auto& [storage, handle] : externals_) {
+      dropped_.push_back(std::move(handle->external));
+      delete handle;
+    }
+    externals_.clear();
+    by_cell_.clear();
+    return num_pointers;
+  }
+
+  Arena take_arena() { return std::move(arena_); }
+
+ private:
+  static constexpr double kThrashSlack = 1e9;  // modelled nanoseconds
+  static constexpr const char* kEvictedMessage =
+      "lowtide has evicted this tensor's bytes to stay within the budget, and this read went past PyTorch's dispatcher, "
+      "so they could not be computed again in time. Call lowtide's session.materialize(tensor) before it, or read the "
+      "tensor in the thread that entered the budget.";
+
+  Arena arena_;
+  Engine engine_;
+  double thrash_limit_;
+  c10::Allocator* outside_;
+  OpTable ops_;
+  ShimStats stats_;
+  ska::flat_hash_map<std::int64_t, Raw> raw_;                    // by offset
+  ska::flat_hash_map<c10::StorageImpl*, Handle*> externals_;
+  std::vector<Handle*> by_cell_;                                 // null: no storage holds that version
+  std::vector<std::unique_ptr<Recipe>> recipes_;                 // by record
+  std::unordered_map<CellId, c10::DataPtr> taken_out_;           // copies of cells outside the arena
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped_;
+  const OpInfo* running_ = nullptr;
+  Temper temper_ = Temper::kResident;
+  std::uint64_t stamp_ = 0;
+  std::size_t sweep_clock_ = 0;
+
+  Handle* handle_by_cell(CellId cell) const {
+    return static_cast<std::size_t>(cell) < by_cell_.size() ? by_cell_[cell] : nullptr;
+  }
+
+  static void point_at(Handle* handle, c10::StorageImpl* storage) {
+    handle->impl = storage;
+    handle->weak = c10::weak_intrusive_ptr<c10::StorageImpl>(
+        c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
+  }
+
+  Handle* external_for(c10::StorageImpl* storage) {
+    const auto found = externals_.find(storage);
+    if (found != externals_.end()) return found->second;
+    auto* handle = new Handle;
+    handle->runtime = this;
+    handle->impl = storage;
+    handle->external = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
+    externals_.emplace(storage, handle);
+    ++stats_.num_externals;
+    Spot spot;
+    spot.home = Home::kExternal;
+    bind(handle, engine_.add_leaf(static_cast<std::int64_t>(storage->nbytes()), spot));
+    return handle;
+  }
+
+  // A storage that was external has been given memory of ours (it was resized).
+  void forget_external(c10::StorageImpl* storage) {
+    const auto found = externals_.find(storage);
+    if (found != externals_.end()) engine_.release(found->second->cell);
+  }
+
+  // ------------------------------------------------------------------ closing
+  CellId next_evicted() {
+    for (Handle* handle : by_cell_) {
+      if (handle != nullptr && handle->external == nullptr && !engine_.cell(handle->cell).is_resident()) {
+        return handle->cell;
+      }
+    }
+    return kNone;
+  }
+
+  // Compute an evicted survivor again and copy it out; others make room by going out first.
+  void restore(CellId cell) {
+    while (true) {
+      try {
+        engine_.materialize(cell);
+        ++stats_.num_restored;
+        return bring_out(cell);
+      } catch (const std::exception&) {
+        const CellId largest = largest_survivor();
+        if (largest == kNone) {
+          ++stats_.num_lost;
+          return abandon(cell);
+        }
+        bring_out(largest);
+      }
+    }
+  }
+
+  CellId largest_survivor() const {
+    CellId largest = kNone;
+    for (const Handle* handle : by_cell_) {
+      if (handle == nullptr || engine_.cell(handle->cell).spot.home != Home::kPool) continue;
+      if (largest == kNone || engine_.cell(handle->cell).size > engine_.cell(largest).size) largest = handle->cell;
+    }
+    return largest;
+  }
+
+  void bring_out(CellId cell) {
+    take_out(cell);
+    engine_.move_out(cell);
+    put(handle_by_cell(cell), taken_out_.at(cell).mutable_get());
+  }
+
+  // Nothing can compute it any more: it keeps the message that every read raises.
+  void abandon(CellId cell) {
+    Handle* handle = handle_by_cell(cell);
+    c10::DataPtr& data = handle->impl->_mutable_data_ptr_no_checks();
+    data.release_context();
+    data = c10::DataPtr(nullptr, c10::Device(c10::kCPU));
+    by_cell_[cell] = nullptr;
+    delete handle;
+  }
+
+  // Give a storage a DataPtr of its own; returns the number of pointers into the arena (0 or 1).
+  std::int64_t let_go(Handle* handle) {
+    c10::DataPtr& data = handle->impl->_mutable_data_ptr_no_checks();
+    void* address = data.get();
+    const CellId cell = handle->cell;
+    data.release_context();
+    delete handle;
+    const auto copied = taken_out_.find(cell);
+    if (copied != taken_out_.end() && copied->second.get() == address) {
+      data = std::move(copied->second);
+      return 0;
+    }
+    data = c10::DataPtr(address, address, &release_raw, c10::Device(c10::kCPU));
+    return 1;
+  }
+};
+
+// ---------------------------------------------------------------------------------------------------- replay
+namespace detail {
+
+// The storage of a returned tensor that is not among the inputs.
+inline c10::StorageImpl* returned_storage(const Stack& stack, std::size_t num_returns, const Place& place) {
+  const at::IValue& value = stack[stack.size() - num_returns + static_cast<std::size_t>(place.index)];
+  const at::IValue& single = place.element < 0 ? value : value.toListRef()[static_cast<std::size_t>(place.element)];
+  return single.toTensor().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+}  // namespace detail
+
+inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
+  const Recipe& recipe = *recipes_[record];
+  const std::vector<std::int64_t> sizes = engine_.tape().record(record).sizes;
+  const OpInfo* outer = std::exchange(running_, recipe.info);
+  const Temper outer_temper = std::exchange(temper_, static_cast<Temper>(engine_.tape().record(record).temper));
+  const auto restore_running = [&] {
+    running_ = outer;
+    temper_ = outer_temper;
+  };
+  try {
+    std::vector<void*> data;
+    data.reserve(recipe.uses.size());
+    for (const Recipe::UsedCell& use : recipe.uses) {
+      if (use.output < 0) {
+        data.push_back(data_of(use.cell));
+        continue;
+      }
+      Spot& spot = spots[static_cast<std::size_t>(use.output)];
+      if (spot.home == Home::kAbsent) spot = engine_.allocate(sizes[static_cast<std::size_t>(use.output)], temper_);
+      data.push_back(arena_.at(spot.offset));
+    }
+    Stack stack = recipe.make_stack(data);
+    {
+      const c10::impl::ForceDispatchKeyGuard keys(recipe.thread_keys);
+      const c10::AutoGradMode grad_mode(recipe.is_grad_enabled);
+      std::optional<ReplayedRandomness> randomness;
+      if (recipe.random) {
+        randomness.emplace(*recipe.random, generator_of(recipe.arguments.data(), recipe.arguments.size()));
+      }
+      recipe.info->handle.redispatchBoxed(recipe.keys, &stack);
+    }
+    for (std::size_t index = 0; index < recipe.places.size(); ++index) {
+      const Place& place = recipe.places[index];
+      if (place.kind != Place::Kind::kReturn) continue;
+      c10::StorageImpl* storage = detail::returned_storage(stack, recipe.info->num_returns, place);
+      const Raw* raw = raw_of(storage);
+      if (raw == nullptr || (sizes[index] != 0 && raw->size != sizes[index])) {
+        throw std::logic_error("lowtide: " + recipe.info->name + " gave other memory when it was run again");
+      }
+      spots[index] = take_raw(raw).spot;
+      c10::DataPtr& pointer = storage->_mutable_data_ptr_no_checks();
+      pointer.release_context();
+      pointer = c10::DataPtr(nullptr, c10::Device(c10::kCPU));
+    }
+  } catch (...) {
+    restore_running();
+    throw;
+  }
+  restore_running();
+}
+
+}  // namespace lowtide::shim
