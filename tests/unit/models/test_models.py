@@ -19,7 +19,15 @@ from lowtide.measure.torch_training import (  # noqa: E402
 )
 from lowtide.models.common import import_transformers, parse_dtype, seeded  # noqa: E402
 
-TINY = ["unet_tiny", "resnet50_like_tiny", "gpt2_tiny", "bert_tiny", "swin_tiny"]
+TINY = [
+    "unet_tiny",
+    "resnet50_like_tiny",
+    "densenet121_like_tiny",
+    "inception_v3_like_tiny",
+    "gpt2_tiny",
+    "bert_tiny",
+    "swin_tiny",
+]
 
 
 def _run(name: str, **options: object) -> TrainingRun:
@@ -134,7 +142,17 @@ def test_missing_transformers_is_one_clear_line(monkeypatch: pytest.MonkeyPatch)
 def test_every_public_model_needs_no_argument() -> None:
     import inspect
 
-    for name in ["unet", "resnet50_like", "gpt2", "gpt2_eager_attention", "bert", "swin", *TINY]:
+    for name in [
+        "unet",
+        "resnet50_like",
+        "densenet121_like",
+        "inception_v3_like",
+        "gpt2",
+        "gpt2_eager_attention",
+        "bert",
+        "swin",
+        *TINY,
+    ]:
         signature = inspect.signature(getattr(lowtide.models, name))
         for parameter in signature.parameters.values():
             assert parameter.kind is inspect.Parameter.KEYWORD_ONLY, (name, parameter.name)
@@ -145,6 +163,8 @@ COMPILED_OPTIONS = {
     # No dropout: AOTAutograd computes it by another formula than eager, by design of torch.
     "unet_tiny": {},
     "resnet50_like_tiny": {},
+    "densenet121_like_tiny": {},
+    "inception_v3_like_tiny": {},
     "gpt2_tiny": {"dropout_p": 0.0},
     "bert_tiny": {"dropout_p": 0.0},
     "swin_tiny": {"drop_path_p": 0.3},
