@@ -16,12 +16,12 @@ from lowtide.runtime.build_source import ShimSource
 
 SHIM = "lowtide.runtime._torch_shim"
 
-# Notes each compilation in `count` and its process group in `pid`, then waits for as long as `hold` is there.
+# Notes each compilation in `count`; then a child (g++ works in children, too) notes itself in `pid` and waits for as
+# long as `hold` is there.
 HELD_COMPILER = """#!/bin/sh
 case "$*" in *--version*) exec g++ --version ;; esac
 echo x >> "{folder}/count"
-echo $$ > "{folder}/pid.part" && mv "{folder}/pid.part" "{folder}/pid"
-while [ -e "{folder}/hold" ]; do sleep 0.02; done
+sh -c 'cd "{folder}"; echo $$ > pid.part; mv pid.part pid; while [ -e hold ]; do sleep 0.02; done'
 exec g++ "$@"
 """
 

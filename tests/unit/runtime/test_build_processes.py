@@ -54,7 +54,7 @@ def compiling(held_compiler: Path, double: ShimSource) -> Iterator[subprocess.Po
     """A process in the middle of compiling; what is left of it and of its compiler ends with the test."""
     process = start(double)
     wait_for(held_compiler / "pid")
-    group = int((held_compiler / "pid").read_text(encoding="utf-8"))
+    group = os.getpgid(int((held_compiler / "pid").read_text(encoding="utf-8")))
     yield process
     process.kill()
     process.wait()
