@@ -87,15 +87,13 @@ class Call {
   void end() {
     runtime_.set_running(nullptr, Temper::kResident);
     if (info_.mode == Mode::kTrack) collect_outputs();
-    Engine& engine = runtime_.engine();
     Engine::Call call;
     call.cost = cost_of(info_, work_);
     call.is_backward = torch::autograd::get_current_graph_task_id() >= 0;
     call.is_replayable = is_replayable_;
     call.temper = temper_;
     has_begun_ = false;
-    const RecordId record = engine.end(call, inputs_, outputs_, cells_);
-    for (std::size_t index = 0; index < outputs_.size(); ++index) runtime_.bind(handles_[index], cells_[index]);
+    const RecordId record = finish(call, inputs_);
     if (record != kNone) file(record);
     if (has_statistics_) end_statistics();
     ++runtime_.stats().num_tracked;
@@ -434,8 +432,14 @@ class Call {
     }
     Engine::Call call;
     call.is_replayable = false;
-    runtime_.engine().end(call, statistics_, outputs_, cells_);
+    finish(call, statistics_);
+  }
+
+  RecordId finish(const Engine::Call& call, const c10::SmallVectorImpl<CellId>& inputs) {
+    for (Handle* handle : handles_) runtime_.unbind(handle);
+    const RecordId record = runtime_.engine().end(call, inputs, outputs_, cells_);
     for (std::size_t index = 0; index < outputs_.size(); ++index) runtime_.bind(handles_[index], cells_[index]);
+    return record;
   }
 };
 

@@ -147,10 +147,15 @@ class Runtime final : public online::Host {
   }
 
   void bind(Handle* handle, CellId cell) {
-    if (handle->cell != kNone && handle_by_cell(handle->cell) == handle) by_cell_[handle->cell] = nullptr;
     if (static_cast<std::size_t>(cell) >= by_cell_.size()) by_cell_.resize(static_cast<std::size_t>(cell) * 2 + 64);
     by_cell_[cell] = handle;
     handle->cell = cell;
+  }
+
+  // The storage is about to hold another version: the old cell must not reach it any more.
+  void unbind(Handle* handle) {
+    if (handle->cell != kNone) by_cell_[handle->cell] = nullptr;
+    handle->cell = kNone;
   }
 
   // The program has dropped a storage.
