@@ -22,6 +22,7 @@ from lowtide.cli.doctor import doctor
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import print_error
 from lowtide.cli.plan import plan
+from lowtide.cli.run import SCRIPT_CONTEXT, run
 from lowtide.cli.streams import lasting_streams
 from lowtide.cli.verify import verify
 from lowtide.errors import LowtideError, PlanningError, RefereeError
@@ -39,6 +40,7 @@ _app = typer.Typer(
 )
 for _command in (demo, capture, plan, verify, doctor, build):
     _app.command()(_command)
+_app.command(context_settings=SCRIPT_CONTEXT)(run)
 
 
 def _print_version(is_wanted: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def second_step(name: str, seed: int) -> Trace:
     return record(lambda: program.step(seed))
 
 
-def state_after(name: str, seeds: list[int]) -> dict[str, torch.Tensor]:
+def state_after(name: str, seeds: list[int]) -> dict[str, Any]:
     program = training_program(name)
     for seed in seeds:
         program.step(seed)

@@ -1,0 +1,124 @@
+"""``lowtide run``: a script as it is, recorded."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lowtide.cli.output import check_writable, count_of, print_error, print_note
+from lowtide.errors import InputError, MissingDependency
+from lowtide.ir import Call
+from lowtide.ir.serde import save_trace
+from lowtide.ir.trace_sizes import LEAF_OP, memory_of_trace
+from lowtide.units import format_bytes
+
+if TYPE_CHECKING:
+    from lowtide.importers.torch_record import Recorder
+    from lowtide.ir import Trace
+
+__all__ = ["SCRIPT_CONTEXT", "run"]
+
+SCRIPT_CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+"""How the command line is read: all that follows the script belongs to the script."""
+
+_SCRIPT_FAILED = 1  # what Python itself exits with
+
+
+def run(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script; it is run as it is.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="What the script finds in sys.argv.")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write every op of the main thread here, as a trace."),
+    ] = None,
+) -> int:
+    """Run a PyTorch script, and record what it does with tensors."""
+    if record is None:
+        raise InputError("there is nothing to do beside running the script: give --record FILE")
+    if not script.is_file():
+        raise InputError(f"SCRIPT {str(script)!r} is no file")
+    check_writable(record)
+    recorder = _new_recorder()
+    try:
+        code = _run_recorded(script, arguments or [], recorder)
+    finally:  # also what was recorded until an interrupt
+        trace = recorder.trace()
+        save_trace(trace, record)
+        _tell(trace, record)
+    return code
+
+
+def _new_recorder() -> Recorder:
+    try:
+        from lowtide.importers.torch_record import Recorder
+    except ImportError as error:
+        if error.name is not None and error.name.partition(".")[0] == "torch":
+            raise MissingDependency("torch", extra="torch", needed_for="recording") from error
+        raise
+    return Recorder()
+
+
+def _run_recorded(script: Path, arguments: Sequence[str], recorder: Recorder) -> int:
+    """Run the script; returns the exit code that Python would give it."""
+    with _as_main_script(script, arguments), recorder:
+        try:
+            # Its variables must live until the recorder has left: they tell what the tensors are.
+            variables = runpy.run_path(str(script), run_name="__main__")
+        except SystemExit as error:
+            return _exit_code_of(error)
+        except Exception as error:  # noqa: BLE001  (whatever the script raises is told as Python would)
+            _print_traceback(error)
+            return _SCRIPT_FAILED
+    variables.clear()
+    return 0
+
+
+@contextmanager
+def _as_main_script(script: Path, arguments: Sequence[str]) -> Iterator[None]:
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+def _exit_code_of(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code
+    print_note(str(error.code))
+    return _SCRIPT_FAILED
+
+
+def _print_traceback(error: Exception) -> None:
+    """The traceback as Python prints it, without the frames of lowtide and runpy above the script's."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_globals.get("__name__") != "__main__":
+        frame = frame.tb_next
+    lines = traceback.format_exception(type(error), error, frame or error.__traceback__)
+    sys.stderr.write("".join(lines))
+    sys.stderr.flush()
+
+
+def _tell(trace: Trace, path: Path) -> None:
+    num_calls = sum(isinstance(event, Call) and event.op != LEAF_OP for event in trace.events)
+    if not num_calls:
+        print_error(f"the script ran no op of torch in its main thread: {path} holds no call")
+        return
+    memory = memory_of_trace(trace)
+    print_note(
+        f"recorded {count_of(num_calls, 'call')}: at most {format_bytes(memory.peak_bytes)} alive at once, "
+        f"{format_bytes(memory.end_bytes)} at the end; written to {path}"
+    )
