@@ -119,7 +119,7 @@ def _shim_finding() -> Finding:
             "missing",
             f"not compiled yet: `lowtide build` does it (about {ABOUT_SECONDS} s), or first use",
         )
-    return Finding("torch shim", "ok", f"compiled: {path}")
+    return Finding("torch shim", "ok", f"compiled, in {path.parents[1]} as {path.parent.name}")
 
 
 def _native_findings(package: Path) -> list[Finding]:

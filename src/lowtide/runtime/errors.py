@@ -24,6 +24,8 @@ _MOST_NAMED = 3
 
 _BUDGET = re.compile(r"the budget of (\d+) bytes ")
 _REQUEST = re.compile(r"has no room for (\d+) bytes more in (.+?): resident ")
+_NO_OP = ("no op", "this program")
+"""What the shim says where the request came from outside any op it saw, e.g. from a factory."""
 _TOO_SMALL = re.compile(r"is too small for (.+?): ")
 
 
@@ -98,7 +100,7 @@ def read_shortage(text: str) -> Shortage:
         pinned_bytes=None if locked is None or unevictable is None else locked + unevictable,
         free_bytes=_number_after("free", text),
         largest_hole_bytes=_number_after("largest hole", text),
-        op=op,
+        op=None if op in _NO_OP else op,
     )
 
 
@@ -170,7 +172,7 @@ def _remarks(shortage: Shortage, holders: Sequence[Holder]) -> list[str]:
     smallest, capacity = shortage.smallest_budget_bytes, shortage.capacity_bytes
     if smallest is not None and capacity is not None:
         if smallest > capacity:
-            remarks.append(f"The smallest budget for this op is {format_bytes(smallest)} ({smallest} bytes).")
+            remarks.append(f"This op needs a budget of at least {format_bytes(smallest)} ({smallest} bytes).")
         else:
             remarks.append(
                 f"The bytes are there, but not in one piece: {100 * (shortage.fragmentation or 0):.1f} % free."

@@ -68,7 +68,7 @@ def test_doctor_says_whether_it_is_built(tmp_path: Path, capsys: pytest.CaptureF
     assert doctor_row("torch shim", capsys).startswith("torch shim missing not compiled yet: `lowtide build` does it")
     assert main(["build"]) == 0
     capsys.readouterr()
-    assert doctor_row("torch shim", capsys).startswith("torch shim ok compiled: /")
+    assert doctor_row("torch shim", capsys).startswith("torch shim ok compiled, in /")
     assert doctor_row("cache folder", capsys).startswith("cache folder ok /")
 
 
