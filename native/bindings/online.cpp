@@ -4,6 +4,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "lowtide/simulate.hpp"
@@ -18,6 +19,8 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 using Int32s = std::vector<std::int32_t>;
 using Int64s = std::vector<std::int64_t>;
+
+constexpr double kFreeWorth = -2.0;
 
 struct ProgramError : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
@@ -97,10 +100,73 @@ std::vector<BlockRow> block_rows(Simulation& simulation, bool may_take_backward)
 }
 
 void set_chooser(Simulation& simulation, nb::object chooser) {
+  if (chooser.is_none()) return simulation.engine().set_chooser(nullptr);
   simulation.engine().set_chooser([chooser](std::int64_t size, bool may_take_backward) {
     nb::gil_scoped_acquire held;
     return nb::cast<std::vector<CellId>>(chooser(size, may_take_backward));
   });
+}
+
+// id, size, producer, home, flags (1 alive, 2 backward, 4 cost known), locks, pins, awaited, cost
+using CellRow = std::tuple<CellId, std::int64_t, RecordId, int, int, std::int32_t, std::int32_t, std::int32_t, double>;
+
+std::vector<CellRow> cell_rows(Simulation& simulation) {
+  std::vector<CellRow> rows;
+  const Tape& tape = simulation.engine().tape();
+  for (std::size_t index = 0; index < tape.cells_capacity(); ++index) {
+    const auto id = static_cast<CellId>(index);
+    const Cell& cell = tape.cell(id);
+    if (!cell.exists) continue;
+    const int flags = (cell.alive ? 1 : 0) | (cell.backward ? 2 : 0) | (cell.is_cost_known ? 4 : 0);
+    rows.emplace_back(id, cell.size, cell.producer, static_cast<int>(cell.spot.home), flags, cell.locks, cell.pins,
+                      cell.awaited, cell.cost);
+  }
+  return rows;
+}
+
+// id, cost, inputs, outputs
+using RecordRow = std::tuple<RecordId, double, Int32s, Int32s>;
+
+std::vector<RecordRow> record_rows(Simulation& simulation) {
+  std::vector<RecordRow> rows;
+  const Tape& tape = simulation.engine().tape();
+  for (std::size_t index = 0; index < tape.records_capacity(); ++index) {
+    const auto id = static_cast<RecordId>(index);
+    const Record& record = tape.record(id);
+    if (record.exists) rows.emplace_back(id, record.cost, record.inputs, record.outputs);
+  }
+  return rows;
+}
+
+// The window that the engine would clear: positions of its first and last block, or (-1, -1). Blocks of worth `free`
+// are free, those of worth `forbidden` are pinned.
+std::tuple<std::int32_t, std::int32_t> choose_window(const Int64s& sizes, const std::vector<double>& worths,
+                                                     std::int64_t size) {
+  if (sizes.size() != worths.size()) throw ProgramError("sizes and worths differ in length");
+  std::int64_t total = 0;
+  for (const std::int64_t bytes : sizes) {
+    if (bytes <= 0) throw ProgramError("a block of " + std::to_string(bytes) + " bytes");
+    total += bytes;
+  }
+  pool::Pool memory(std::max<std::int64_t>(total, 1), 1);
+  std::vector<pool::BlockId> ids;
+  for (std::size_t index = 0; index < sizes.size(); ++index) {
+    ids.push_back(memory.allocate(sizes[index], static_cast<pool::Owner>(index), {pool::End::kLow, pool::Fit::kFirst}));
+  }
+  std::vector<std::int64_t> offsets;
+  for (std::size_t index = 0; index < sizes.size(); ++index) {
+    offsets.push_back(memory[ids[index]].offset);
+    if (worths[index] == kFreeWorth) memory.free(ids[index]);
+  }
+  std::vector<std::pair<pool::BlockId, double>> run;
+  const auto worth = [&worths](const pool::Block& block) { return worths[static_cast<std::size_t>(block.owner)]; };
+  const Window window = find_window(memory, size, worth, run);
+  if (window.first == pool::kNone) return {kNone, kNone};
+  const auto position = [&](pool::BlockId id) {
+    return static_cast<std::int32_t>(std::lower_bound(offsets.begin(), offsets.end(), memory[id].offset) -
+                                     offsets.begin());
+  };
+  return {position(window.first), position(window.last)};
 }
 
 // A program and an engine together; the program is kept alive by Python (keep_alive).
@@ -116,6 +182,7 @@ struct LoggedSimulation : Simulation {
 NB_MODULE(_online, module) {
   module.doc() = "Native core of the online engine: a program of calls against an arena, a policy and its evictions.";
   nb::exception<ProgramError>(module, "ProgramError", PyExc_ValueError);
+
 
   nb::enum_<Method>(module, "Method").value("WINDOW", Method::kWindow).value("ONE_BY_ONE", Method::kOneByOne);
   nb::enum_<Score>(module, "Score")
@@ -197,6 +264,10 @@ NB_MODULE(_online, module) {
            "num_variables"_a)
       .def_prop_ro("num_instructions", [](const Program& program) { return program.instructions.size(); });
 
+  module.attr("FREE") = kFreeWorth;
+  module.attr("FORBIDDEN") = kForbidden;
+  module.def("choose_window", &choose_window, "sizes"_a, "worths"_a, "size"_a);
+
   nb::class_<LoggedSimulation>(module, "Simulation")
       .def(nb::init<const Program&, const EngineConfig&, bool>(), nb::keep_alive<1, 2>(), "program"_a, "config"_a,
            nb::kw_only(), "logs"_a = false)
@@ -204,13 +275,30 @@ NB_MODULE(_online, module) {
            "until"_a = std::numeric_limits<std::int32_t>::max(), nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("position", [](const LoggedSimulation& simulation) { return simulation.position(); })
       .def_prop_ro("clock", [](LoggedSimulation& simulation) { return simulation.engine().clock(); })
-      .def("set_chooser", [](LoggedSimulation& simulation, nb::object chooser) { set_chooser(simulation, chooser); })
+      .def("set_chooser", [](LoggedSimulation& simulation, nb::object chooser) { set_chooser(simulation, chooser); },
+           "chooser"_a.none())
       .def("blocks",
            [](LoggedSimulation& simulation, bool may_take_backward) { return block_rows(simulation, may_take_backward); },
            "may_take_backward"_a = true)
       .def("projected_cost",
            [](LoggedSimulation& simulation, CellId cell) { return simulation.engine().projected_cost(cell); })
+      .def("neighborhood_cost",
+           [](LoggedSimulation& simulation, CellId cell) { return simulation.engine().tape().neighborhood_cost(cell); })
+      .def("component_cost",
+           [](LoggedSimulation& simulation, CellId cell) { return simulation.engine().component_cost(cell); })
+      .def("own_cost",
+           [](LoggedSimulation& simulation, CellId cell) {
+             const RecordId producer = simulation.engine().cell(cell).producer;
+             return producer == kNone ? 0.0 : simulation.engine().tape().record(producer).cost;
+           })
+      .def("is_backward",
+           [](LoggedSimulation& simulation, CellId cell) { return simulation.engine().cell(cell).backward; })
+      .def("chance", [](LoggedSimulation& simulation, CellId cell) { return simulation.engine().chance(cell); })
       .def("staleness", [](LoggedSimulation& simulation, CellId cell) { return simulation.engine().staleness(cell); })
+      .def("cells", [](LoggedSimulation& simulation) { return cell_rows(simulation); })
+      .def("records", [](LoggedSimulation& simulation) { return record_rows(simulation); })
+      .def("restart", [](LoggedSimulation& simulation) { simulation.restart(); })
+      .def_prop_ro("stats", [](LoggedSimulation& simulation) { return simulation.engine().stats(); })
       .def("cell_of", [](LoggedSimulation& simulation, std::int32_t variable) { return simulation.cell_of(variable); })
       .def("events", [](const LoggedSimulation& simulation) {
         std::vector<std::tuple<std::uint8_t, std::int32_t, std::int64_t, std::int64_t>> rows;

@@ -95,11 +95,27 @@ class Host {
   virtual void record_gone(RecordId) {}
 };
 
-enum class EventKind : std::uint8_t { kCall, kRecompute, kAlloc, kFree, kEvict, kMove };
+// What the log tells. Bytes are taken and given back nameless; a cell owns those at its offset from kOwn on, until they
+// are given back, or another cell owns them (an op in place).
+enum class EventKind : std::uint8_t {
+  kCall,       // id: record (kNone: none was kept); its outputs own their bytes by now
+  kRecompute,  // id: record; what its outputs come to own, and what nobody wants of them, follows
+  kTake,       // bytes at offset; id: 1 where they are small
+  kGive,       // bytes at offset
+  kOwn,        // id: cell
+  kEvict,      // id: cell; its bytes are given back next
+  kMove,       // id: cell; offset: the new one
+  kTakeOut,    // id: cell; a copy of it goes on outside the arena
+  kGone,       // id: cell; its number may be given to another
+  kBegin,      // id: whatever the host numbers its calls by
+  kBind,       // id: cell; offset: whatever the host calls it
+  kRelease,    // offset: whatever the host calls it
+  kRecomputed,  // id: record; all that follows kRecompute has been said
+};
 
 struct Event {
   EventKind kind;
-  std::int32_t id;  // cell, or record for calls
+  std::int32_t id;
   std::int64_t offset, size;
 };
 
@@ -122,7 +138,7 @@ class Engine {
 
   Engine(const EngineConfig& config, Host& host)
       : config_(config), host_(host), pool_(config.is_ideal ? kEndless : config.capacity, config.alignment),
-        small_(pool_, small_options(config)), random_(config.seed * 2 + 1) {
+        small_(pool_, small_options(config)) {
     tape_.on_cell_gone = [this](CellId id) { forget(id); };
     tape_.on_record_gone = [this](RecordId id) { host_.record_gone(id); };
   }
@@ -144,6 +160,7 @@ class Engine {
   // Bytes for a running op: evicts when it must, never recomputes. Throws OutOfMemory.
   Spot allocate(std::int64_t size, Temper temper) {
     size = std::max<std::int64_t>(size, 1);
+    if (config_.is_ideal) make_bytes(size);
     Spot spot;
     if (size <= config_.small_bytes) {
       spot.offset = small_.allocate(size, kRaw);
@@ -151,24 +168,26 @@ class Engine {
       if (spot.offset >= 0) {
         spot.home = Home::kSmall;
         grow(size);
+        log(EventKind::kTake, 1, spot.offset, size);
         return spot;
       }
     }
     const pool::Place place = config_.places[static_cast<std::size_t>(temper)];
-    if (config_.is_ideal) make_bytes(size);
     spot.block = pool_.allocate(size, kRaw, place);
     if (spot.block == pool::kNone) spot.block = make_room(size, place);
     spot.home = Home::kPool;
     spot.offset = pool_[spot.block].offset;
     grow(pool_[spot.block].size);
+    log(EventKind::kTake, 0, spot.offset, pool_[spot.block].size);
     return spot;
   }
 
   // Give back bytes that no cell owns (scratch, values that autograd drops inside an op).
   void free_spot(const Spot& spot, std::int64_t size) {
+    if (spot.home == Home::kSmall || spot.home == Home::kPool) log(EventKind::kGive, kNone, spot.offset, size);
     if (spot.home == Home::kSmall) {
       small_.free(spot.offset);
-      stats_.resident_bytes -= size;
+      stats_.resident_bytes -= std::max<std::int64_t>(size, 1);
     } else if (spot.home == Home::kPool) {
       stats_.resident_bytes -= pool_[spot.block].size;
       pool_.free(spot.block);
@@ -268,6 +287,15 @@ class Engine {
     unlock(std::span<const CellId>(&id, 1));
   }
 
+  // Undo one pin.
+  void unpin(CellId id) {
+    Cell& subject = tape_.cell(id);
+    if (subject.pins == 0) throw std::logic_error("cell " + std::to_string(id) + " is not pinned");
+    if (subject.spot.home == Home::kPool) pool_.unpin(subject.spot.block);
+    --subject.pins;
+    if (!subject.alive) settle(id);
+  }
+
   // Make a cell resident now.
   void materialize(CellId id) {
     gather(std::span<const CellId>(&id, 1));
@@ -295,6 +323,22 @@ class Engine {
   }
 
   double projected_cost(CellId id) { return tape_.projected_cost(id); }
+  double component_cost(CellId id) { return components_.cost(tape_, id); }
+
+  // A random number from 0 to 1 for a cell, another one after every eviction (splitmix64 of seed, cell, evictions).
+  double chance(CellId id) const {
+    std::uint64_t mixed = config_.seed;
+    for (const auto part : {static_cast<std::uint64_t>(id), static_cast<std::uint64_t>(stats_.num_evictions)}) {
+      mixed += part + 0x9E3779B97F4A7C15ULL;
+      mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ULL;
+      mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
+      mixed ^= mixed >> 31;
+    }
+    return static_cast<double>(mixed >> 11) / 9007199254740992.0;
+  }
+
+  // For hosts that number their calls and cells: what they say is logged among the rest.
+  void note(EventKind kind, std::int32_t id, std::int64_t name) { log(kind, id, name, 0); }
 
   void evict(CellId id) {
     Cell& subject = tape_.cell(id);
@@ -316,7 +360,6 @@ class Engine {
   Components components_;
   EngineStats stats_;
   double clock_ = 0.0;
-  std::uint64_t random_;
   Chooser chooser_;
   std::vector<Event>* log_ = nullptr;
   std::vector<std::pair<pool::BlockId, double>> run_;
@@ -344,7 +387,7 @@ class Engine {
     Cell& subject = tape_.cell(id);
     subject.spot = spot;
     if (spot.home == Home::kPool) pool_.set_owner(spot.block, id);
-    log(EventKind::kAlloc, id, spot.offset, subject.size);
+    log(EventKind::kOwn, id, spot.offset, subject.size);
   }
 
   // ------------------------------------------------------------------ gather and recompute
@@ -523,6 +566,7 @@ class Engine {
       if (config_.score == Score::kDtrEq) components_.remove(tape_, output);
       host_.refilled(output);
     }
+    log(EventKind::kRecomputed, id, 0, 0);
     if (clock_ > config_.max_cost) {
       throw Thrashing("recomputation has taken more time than allowed: the budget is too small");
     }
@@ -570,6 +614,7 @@ class Engine {
   void part_from_readers(CellId id) {
     if (tape_.cell(id).consumers.empty()) return;
     if (tape_.cell(id).spot.home == Home::kSmall && is_leaf(id)) {
+      log(EventKind::kTakeOut, id, 0, 0);
       host_.take_out(id);
       return;
     }
@@ -678,12 +723,12 @@ class Engine {
   void forget(CellId id) {
     const Cell& subject = tape_.cell(id);
     if (!zombies_.empty()) zombies_.erase(std::remove(zombies_.begin(), zombies_.end(), id), zombies_.end());
-    log(EventKind::kFree, id, subject.spot.offset, subject.size);
     const Spot spot = subject.spot;
     tape_.cell(id).spot = Spot{};
     components_.forget(id);
     host_.cell_gone(id);
     free_spot(spot, subject.size);
+    log(EventKind::kGone, id, 0, 0);
   }
 
   void drop(CellId id) {
@@ -711,20 +756,13 @@ class Engine {
                (staleness(id) * (size + static_cast<double>(free_beside(pool_, block))));
       case Score::kLru: return 1.0 / staleness(id);
       case Score::kSize: return 1.0 / size;
-      case Score::kRandom: return draw();
+      case Score::kRandom: return chance(id);
       case Score::kDtrNeighborhood: return tape_.neighborhood_cost(id) / (staleness(id) * size);
       case Score::kDtrEq: return components_.cost(tape_, id) / (staleness(id) * size);
       case Score::kLocal: return tape_.record(subject.producer).cost / (staleness(id) * size);
       case Score::kMsps: return tape_.projected_cost(id) / size;
     }
     return kForbidden;
-  }
-
-  double draw() {  // xorshift64*
-    random_ ^= random_ >> 12;
-    random_ ^= random_ << 25;
-    random_ ^= random_ >> 27;
-    return static_cast<double>((random_ * 2685821657736338717ULL) >> 11) / 9007199254740992.0;
   }
 
   // Where addresses do not matter: evict one by one until the bytes suffice.
@@ -735,6 +773,10 @@ class Engine {
     for (const bool may_take_backward : {false, true}) {
       if (!may_take_backward && !config_.is_two_tiered) continue;
       while (stats_.resident_bytes + size > config_.capacity) {
+        if (chooser_) {
+          if (!evict_chosen(size, may_take_backward)) break;
+          continue;
+        }
         const pool::BlockId victim = find_cheapest(
             pool_, [this, may_take_backward](const pool::Block& block) { return worth(block, may_take_backward); });
         if (victim == pool::kNone) break;
@@ -795,9 +837,7 @@ class Engine {
       pool::BlockId block = pool_.allocate(size, kRaw, place);
       if (block != pool::kNone) return block;
       if (chooser_) {
-        const std::vector<CellId> victims = chooser_(size, may_take_backward);
-        if (victims.empty()) return pool::kNone;
-        for (const CellId id : victims) evict(id);
+        if (!evict_chosen(size, may_take_backward)) return pool::kNone;
       } else if (config_.method == Method::kWindow) {
         const Window window = find_window(pool_, size, price, run_);
         if (window.first == pool::kNone) return pool::kNone;
@@ -808,6 +848,17 @@ class Engine {
         evict(static_cast<CellId>(pool_[victim].owner));
       }
     }
+  }
+
+  bool evict_chosen(std::int64_t size, bool may_take_backward) {
+    const std::vector<CellId> victims = chooser_(size, may_take_backward);
+    for (const CellId id : victims) {
+      if (id < 0 || static_cast<std::size_t>(id) >= tape_.cells_capacity() || !may_evict(id)) {
+        throw std::invalid_argument("cell " + std::to_string(id) + " was chosen, but must not be evicted");
+      }
+      evict(id);
+    }
+    return !victims.empty();
   }
 
   void evict_window(const Window& window) {
@@ -887,8 +938,9 @@ class Engine {
         unevictable += block.size;
       }
     }
-    throw OutOfMemory(size, pool_.capacity(), stats_.resident_bytes, locked, unevictable, pool_.free_bytes(),
-                      pool_.largest_hole());
+    const std::int64_t free = config_.is_ideal ? config_.capacity - stats_.resident_bytes : pool_.free_bytes();
+    throw OutOfMemory(size, config_.capacity, stats_.resident_bytes, locked, unevictable, free,
+                      config_.is_ideal ? free : pool_.largest_hole());
   }
 };
 

@@ -8,6 +8,7 @@
 // DTE: MegTaiChi, ICS 2022, which adds the free bytes beside a tensor to its size.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -41,6 +42,9 @@ struct Window {
 // What must never be evicted has this worth.
 inline constexpr double kForbidden = -1.0;
 
+// What a sliding sum may be off by, as a share of the largest number in it.
+inline constexpr double kRounding = 1e-10;
+
 // The cheapest run without a forbidden block whose bytes hold `size`. One pass over the blocks, each worth asked once;
 // minimal at both ends; of equal costs the lowest address wins.
 template <typename Worth>
@@ -51,6 +55,8 @@ Window find_window(const pool::Pool& memory, std::int64_t size, Worth&& worth,
   std::size_t low = 0;
   std::int64_t held = 0;
   double cost = 0.0;
+  double largest = 0.0;   // price since the run began: a sum that has slid past it is off by its rounding
+  bool is_exact = true;  // whether `cost` is what adding up the window from its low end gives
   for (pool::BlockId id = memory.first(); id != pool::kNone; id = memory[id].next) {
     const pool::Block& block = memory[id];
     double price = 0.0;
@@ -60,27 +66,28 @@ Window find_window(const pool::Pool& memory, std::int64_t size, Worth&& worth,
         run.clear();
         low = 0;
         held = 0;
-        cost = 0.0;
+        cost = largest = 0.0;
+        is_exact = true;
         continue;
       }
     }
     run.emplace_back(id, price);
     held += block.size;
     cost += price;
+    largest = std::max(largest, price);
     while (held - memory[run[low].first].size >= size) {
       held -= memory[run[low].first].size;
       cost -= run[low].second;
+      is_exact &= run[low].second == 0.0;
       ++low;
     }
-    // Where the sum has cancelled, what is left is rounding: count the window afresh.
-    if (held >= size) {
-      double exact = 0.0;
-      if (cost < best.cost) {
-        for (std::size_t index = low; index < run.size(); ++index) exact += run[index].second;
-        cost = exact;
-      }
-      if (cost < best.cost) best = Window{run[low].first, id, cost};
+    if (held < size || cost - kRounding * largest > best.cost) continue;
+    if (!is_exact) {
+      cost = 0.0;
+      for (std::size_t index = low; index < run.size(); ++index) cost += run[index].second;
+      is_exact = true;
     }
+    if (cost < best.cost) best = Window{run[low].first, id, cost};
   }
   return best;
 }

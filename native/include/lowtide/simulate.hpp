@@ -54,6 +54,9 @@ class Simulation : public Host {
   std::int32_t position() const { return position_; }
   CellId cell_of(std::int32_t variable) const { return cells_[static_cast<std::size_t>(variable)]; }
 
+  // The program once more, in the same arena: for what it leaves behind.
+  void restart() { position_ = 0; }
+
   // Go on until instruction `until`, or where the budget ends it.
   SimulationResult run(std::int32_t until = std::numeric_limits<std::int32_t>::max()) {
     SimulationResult result;
@@ -88,7 +91,13 @@ class Simulation : public Host {
   std::vector<CellId> inputs_, mutated_, made_;
   std::vector<Engine::Output> outputs_;
 
+  void bind(std::int32_t variable, CellId cell) {
+    cells_[static_cast<std::size_t>(variable)] = cell;
+    engine_.note(EventKind::kBind, cell, variable);
+  }
+
   void step(const Instruction& instruction) {
+    engine_.note(EventKind::kBegin, position_, 0);
     switch (instruction.kind) {
       case Instruction::Kind::kLeaf: return make_leaves(instruction);
       case Instruction::Kind::kCall: return call(instruction);
@@ -105,7 +114,7 @@ class Simulation : public Host {
       } else {
         spot = engine_.allocate(program_.output_sizes[index], Temper::kResident);
       }
-      cells_[static_cast<std::size_t>(program_.outputs[index])] = engine_.add_leaf(program_.output_sizes[index], spot);
+      bind(program_.outputs[index], engine_.add_leaf(program_.output_sizes[index], spot));
     }
   }
 
@@ -127,27 +136,40 @@ class Simulation : public Host {
       outputs_.push_back(output);
     }
     engine_.begin(inputs_, mutated_, instruction.is_replayable);
-    Spot workspace;
-    if (instruction.workspace > 0) workspace = engine_.allocate(instruction.workspace, Temper::kCheap);
-    for (std::int32_t k = 0; k < instruction.num_outputs; ++k) {
-      Engine::Output& output = outputs_[static_cast<std::size_t>(k)];
-      const auto index = static_cast<std::size_t>(instruction.first_output + k);
-      const auto temper = static_cast<Temper>(program_.output_tempers[index]);
-      if (output.overwrites == kNone) output.spot = engine_.allocate(output.size, temper);
-    }
-    if (instruction.workspace > 0) engine_.free_spot(workspace, instruction.workspace);
+    allocate_outputs(instruction);
     const Engine::Call call{instruction.cost, instruction.is_backward, instruction.is_replayable, instruction.temper};
     engine_.end(call, inputs_, outputs_, made_);
     for (std::int32_t k = 0; k < instruction.num_outputs; ++k) {
-      const auto variable = program_.outputs[static_cast<std::size_t>(instruction.first_output + k)];
-      cells_[static_cast<std::size_t>(variable)] = made_[static_cast<std::size_t>(k)];
+      bind(program_.outputs[static_cast<std::size_t>(instruction.first_output + k)],
+           made_[static_cast<std::size_t>(k)]);
     }
+  }
+
+  // Bytes for what the op makes, with its workspace beside them; if they cannot be had, the op has not begun.
+  void allocate_outputs(const Instruction& instruction) {
+    Spot workspace;
+    try {
+      if (instruction.workspace > 0) workspace = engine_.allocate(instruction.workspace, Temper::kCheap);
+      for (std::int32_t k = 0; k < instruction.num_outputs; ++k) {
+        Engine::Output& output = outputs_[static_cast<std::size_t>(k)];
+        const auto index = static_cast<std::size_t>(instruction.first_output + k);
+        const auto temper = static_cast<Temper>(program_.output_tempers[index]);
+        if (output.overwrites == kNone) output.spot = engine_.allocate(output.size, temper);
+      }
+    } catch (...) {
+      for (const Engine::Output& output : outputs_) engine_.free_spot(output.spot, output.size);
+      engine_.free_spot(workspace, instruction.workspace);
+      engine_.abort(inputs_);
+      throw;
+    }
+    engine_.free_spot(workspace, instruction.workspace);
   }
 
   void release(const Instruction& instruction) {
     for (std::int32_t k = 0; k < instruction.num_inputs; ++k) {
       const auto variable = static_cast<std::size_t>(
           program_.inputs[static_cast<std::size_t>(instruction.first_input + k)]);
+      engine_.note(EventKind::kRelease, cells_[variable], static_cast<std::int64_t>(variable));
       engine_.release(cells_[variable]);
       cells_[variable] = kNone;
     }

@@ -84,6 +84,7 @@ class Tape {
   std::size_t num_cells() const { return cells_.size() - free_cells_.size(); }
   std::size_t num_records() const { return records_.size() - free_records_.size(); }
   std::size_t cells_capacity() const { return cells_.size(); }
+  std::size_t records_capacity() const { return records_.size(); }
 
   CellId add_cell(std::int64_t size) {
     const CellId id = take(cells_, free_cells_);
