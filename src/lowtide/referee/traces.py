@@ -3,6 +3,7 @@
 Ids are those of values; a block has the id of the value whose execution allocated it. Whether a call's blocks are
 taken before or after its event is left to the writer: what counts is that a value has its bytes when it is read.
 Values that are never allocated in the trace (parameters, tensors of 0 bytes) lie outside the arena.
+A value that took over another's block may be moved, too: the block goes by its id from then on.
 """
 
 from __future__ import annotations
@@ -143,6 +144,8 @@ class _Values:
         self._known: set[str] = set()
         self._num_pins: Counter[str] = Counter()
         self._moving: dict[str, MemoryKind] = {}  # what a moved id must do next
+        self._new_id: dict[str, str] = {}  # by the id of a block that is being moved: the one it gets
+        self._overwriting: set[str] = set()
 
     def move_memory(self, event: Memory) -> None:
         expected = self._moving.get(event.id)
@@ -151,14 +154,16 @@ class _Values:
         if event.event is MemoryKind.ALLOC:
             self._known.add(event.id)
             self._arena.take(event)
-            self._moving.pop(event.id, None)
+            if self._moving.pop(event.id, None) is not None:
+                self._rename(event.id)
             return
         pinned = [name for name in self._values_on(event.id) if self._num_pins[name]]
         if pinned and event.block is not BlockKind.SCRATCH:
             raise self._arena.broken("pinned", f"{_name(event)} is freed while value {min(pinned)!r} is pinned")
         self._arena.give_back(event)
         if expected is not None:
-            self._moving[event.id] = MemoryKind.ALLOC
+            del self._moving[event.id]
+            self._moving[self._new_id[event.id]] = MemoryKind.ALLOC
         else:
             self._gone.update(self._values_on(event.id))
 
@@ -209,9 +214,19 @@ class _Values:
             raise TraceRejected("move", f"value {name!r} is moved, but the trace ends before its free and alloc")
 
     def _start_move(self, name: str) -> None:
-        if name not in self._arena.block_by_id:
+        storage = self._storage_by_id.get(name, name)
+        if storage not in self._arena.block_by_id or (storage != name and name not in self._overwriting):
             raise self._arena.broken("move", f"value {name!r} is moved, but has no block of its own")
-        self._moving[name] = MemoryKind.FREE
+        self._moving[storage] = MemoryKind.FREE
+        self._new_id[storage] = name
+
+    def _rename(self, name: str) -> None:
+        """A block has been moved, and from now on goes by the id of the value that overwrote its first one."""
+        storage = next(old for old, new in self._new_id.items() if new == name)
+        del self._new_id[storage]
+        if storage != name:
+            for value in sorted(self._values_on(storage) - self._gone):
+                self._refer(value, name)
 
     def _is_resident(self, name: str) -> bool:
         storage = self._storage_by_id.get(name, name)
@@ -234,6 +249,7 @@ class _Values:
 
     def _bind(self, call: Call) -> None:
         self._known.update(call.inputs, call.outputs)
+        self._overwriting.update(call.overwrites_by_output)
         for source in call.overwrites_by_output.values():
             self._gone.update(self._values_on(self._storage_by_id.get(source, source)) | {source})
         for output in call.outputs:

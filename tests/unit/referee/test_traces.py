@@ -79,6 +79,16 @@ LEGAL: dict[str, tuple[Event, ...]] = {
         call("a -> b", recompute=True),
     ),
     "without allocations anything is resident": (call("x -> a"), call("a ghost -> b")),
+    "overwritten value recomputed beside the block it once had": (
+        *RUN,
+        call("a -> b", overwrites_by_output={"b": "a"}),
+        mark("move", "b"),
+        free("a", 4),
+        alloc("b", 4),
+        alloc("a", 12),
+        call("x -> a", recompute=True),
+        call("a b -> c"),
+    ),
 }
 
 BROKEN: dict[str, tuple[tuple[Event, ...], str]] = {
@@ -185,6 +195,33 @@ BROKEN: dict[str, tuple[tuple[Event, ...], str]] = {
     "move without a block": (
         (*RUN, call("a -> v", alias_by_output={"v": "a"}), mark("move", "v")),
         "move at step 4: value 'v' is moved, but has no block of its own",
+    ),
+    "move of the overwritten value": (
+        (*RUN, call("a -> b", overwrites_by_output={"b": "a"}), mark("move", "a")),
+        "move-resident at step 4: value 'a' has move, but is not resident",
+    ),
+    "overwriting value read by the old id of its block": (
+        (
+            *RUN,
+            call("a -> b", overwrites_by_output={"b": "a"}),
+            mark("move", "b"),
+            free("a", 4),
+            alloc("b", 4),
+            free("b", 4),
+            call("b -> c"),
+        ),
+        "inputs-resident at step 8: input 'b' of 'op' is not resident",
+    ),
+    "overwritten value read after the block was renamed": (
+        (
+            *RUN,
+            call("a -> b", overwrites_by_output={"b": "a"}),
+            mark("move", "b"),
+            free("a", 4),
+            alloc("b", 4),
+            call("a -> c"),
+        ),
+        "inputs-resident at step 7: input 'a' of 'op' is not resident",
     ),
     "move without free": (
         (*RUN, mark("move", "a"), alloc("a", 12)),
