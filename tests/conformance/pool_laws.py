@@ -11,7 +11,8 @@ import pytest
 from lowtide.errors import InputError
 from lowtide.ir import Block, End, Interval
 from lowtide.ir.block import SLAB, Fit
-from lowtide.policies.protocol import Policy
+from lowtide.policies.facts import GivenFacts, ValueFacts
+from lowtide.policies.protocol import Facts, Policy
 from lowtide.pool.protocol import Pool
 
 ALIGNMENT_BYTES = 64
@@ -225,20 +226,52 @@ def random_blocks(rng: random.Random) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def check_choice(policy: Policy, blocks: Sequence[Block], *, size_bytes: int, cost_of: Callable[[str], float]) -> None:
-    """A window has no pinned block, holds the request, is minimal at both ends; None only where none does."""
-    chosen = policy.choose(blocks, size_bytes=size_bytes, cost_of=cost_of)
+def random_facts(blocks: Sequence[Block], rng: random.Random) -> GivenFacts:
+    """Facts about all owners of blocks that are not pinned."""
+    draw = rng.random
+    return GivenFacts(
+        {
+            block.owner: ValueFacts(
+                projected_cost=draw(),
+                staleness=0.1 + draw(),
+                neighborhood_cost=draw(),
+                component_cost=draw(),
+                own_cost=draw(),
+                chance=draw(),
+            )
+            for block in blocks
+            if block.owner is not None and not block.is_pinned
+        }
+    )
+
+
+def check_choice(policy: Policy, blocks: Sequence[Block], *, size_bytes: int, facts: Facts) -> Interval | None:
+    """A choice has no pinned block, and is a single owned one or a window that holds the request, minimal at both ends.
+
+    None only where nothing can go.
+    """
+    chosen = policy.choose(blocks, size_bytes=size_bytes, facts=facts)
     if chosen is None:
-        assert not any(
-            _holds(blocks, Interval(start, end), size_bytes)
-            for start in range(len(blocks))
-            for end in range(start + 1, len(blocks) + 1)
-        ), "gave up although some window holds the request"
-        return
-    assert _holds(blocks, chosen, size_bytes)
+        assert not _can_serve(blocks, size_bytes), "gave up although some window holds the request"
+        return None
+    inside = blocks[chosen.start : chosen.end]
+    assert 0 <= chosen.start < chosen.end <= len(blocks)
+    assert not any(block.is_pinned for block in inside), "chose a pinned block"
+    assert any(block.owner is not None for block in inside) or _holds(blocks, chosen, size_bytes), "chose nothing"
     if len(chosen) > 1:
+        assert _holds(blocks, chosen, size_bytes), "the window does not hold the request"
         assert not _holds(blocks, Interval(chosen.start + 1, chosen.end), size_bytes), "not minimal at its low end"
         assert not _holds(blocks, Interval(chosen.start, chosen.end - 1), size_bytes), "not minimal at its high end"
+    return chosen
+
+
+def _can_serve(blocks: Sequence[Block], size_bytes: int) -> bool:
+    return any(
+        _holds(blocks, Interval(start, end), size_bytes)
+        for start in range(len(blocks))
+        for end in range(start + 1, len(blocks) + 1)
+        if any(block.owner is not None for block in blocks[start:end])
+    )
 
 
 def _holds(blocks: Sequence[Block], window: Interval, size_bytes: int) -> bool:

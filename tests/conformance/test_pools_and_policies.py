@@ -1,7 +1,7 @@
 """The suite that every pool and every policy runs through.
 
-The policies themselves come with the simulator. Until then their laws are held against the simplest right one, written
-here. All laws are held against wrong pools and policies, too, which they must catch.
+All laws are held against wrong pools and policies, too, which they must catch. Whoever adds a policy to
+``lowtide.policies.table`` has it run through this suite.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import pytest
 from lowtide.errors import InputError
 from lowtide.ir import Block, End, Interval
 from lowtide.ir.block import Fit
-from lowtide.policies.protocol import Policy
+from lowtide.policies.protocol import Facts, Policy
+from lowtide.policies.table import POLICIES, policy_named
 from lowtide.pool.native import NativePool
 from lowtide.pool.protocol import Pool, SmallRequests
 from lowtide.pool.reference import ReferencePool
@@ -35,32 +36,10 @@ from pool_laws import (
     check_tiling,
     drive_pool,
     random_blocks,
+    random_facts,
 )
 
-
-class CheapestWindow:
-    """The simplest right policy: looks at every window."""
-
-    name = "cheapest-window"
-
-    def choose(self, blocks: Sequence[Block], *, size_bytes: int, cost_of: Callable[[str], float]) -> Interval | None:
-        best: tuple[float, int, Interval] | None = None
-        for start in range(len(blocks)):
-            cost, held = 0.0, 0
-            for end, block in enumerate(blocks[start:], start=start + 1):
-                if block.is_pinned:
-                    break
-                cost += 0.0 if block.owner is None else cost_of(block.owner)
-                held += block.size_bytes
-                if held >= size_bytes:
-                    candidate = (cost, end - start, Interval(start, end))
-                    best = candidate if best is None or candidate[:2] < best[:2] else best
-                    break
-        return None if best is None else best[2]
-
-
 POOLS: dict[str, type[NativePool] | type[ReferencePool]] = {"native": NativePool, "reference": ReferencePool}
-POLICIES: dict[str, Callable[[], Policy]] = {"cheapest-window": CheapestWindow}
 CAPACITY_BYTES = 64 * 100
 
 
@@ -93,14 +72,41 @@ def test_small_requests_lie_in_slabs(name: str, seed: int) -> None:
     check_slabs(pool, largest_bytes=small.largest_bytes, slab_bytes=small.slab_bytes, seed=seed)
 
 
-@pytest.mark.parametrize("seed", range(200))
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_chooses_a_window_that_serves(name: str, seed: int) -> None:
-    rng = random.Random(seed)
-    policy = POLICIES[name]()
+def test_a_policy_chooses_what_may_go_and_serves(name: str) -> None:
+    policy = policy_named(name)
     assert isinstance(policy, Policy)
-    costs = {f"v{index}": rng.random() for index in range(12)}
-    check_choice(policy, random_blocks(rng), size_bytes=64 * rng.randint(1, 30), cost_of=costs.__getitem__)
+    assert policy.name == name
+    for seed in range(200):
+        rng = random.Random(seed)
+        blocks = random_blocks(rng)
+        check_choice(policy, blocks, size_bytes=64 * rng.randint(1, 30), facts=random_facts(blocks, rng))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_asked_again_until_a_hole_serves_frees_enough(name: str) -> None:
+    policy = policy_named(name)
+    for seed in range(100):
+        rng = random.Random(seed)
+        blocks = list(random_blocks(rng))
+        facts = random_facts(blocks, rng)
+        size_bytes = 64 * rng.randint(1, 30)
+        while (chosen := check_choice(policy, blocks, size_bytes=size_bytes, facts=facts)) is not None:
+            blocks = coalesced(
+                [replace(b, owner=None) if chosen.start <= k < chosen.end else b for k, b in enumerate(blocks)]
+            )
+            if max((b.size_bytes for b in blocks if b.owner is None), default=0) >= size_bytes:
+                break
+
+
+def coalesced(blocks: Sequence[Block]) -> list[Block]:
+    joined: list[Block] = []
+    for block in blocks:
+        if joined and block.owner is None and joined[-1].owner is None:
+            joined[-1] = replace(joined[-1], size_bytes=joined[-1].size_bytes + block.size_bytes)
+        else:
+            joined.append(block)
+    return joined
 
 
 class ForgetsToCoalesce(ReferencePool):
@@ -128,7 +134,7 @@ class IgnoresTheFit(ReferencePool):
 class TakesEverything:
     name = "takes-everything"
 
-    def choose(self, blocks: Sequence[Block], *, size_bytes: int, cost_of: Callable[[str], float]) -> Interval | None:
+    def choose(self, blocks: Sequence[Block], *, size_bytes: int, facts: Facts) -> Interval | None:
         return Interval(0, len(blocks))
 
 
@@ -150,4 +156,28 @@ def test_the_laws_catch_a_pool_that_ignores_the_fit() -> None:
 def test_the_laws_catch_a_policy_that_takes_too_much() -> None:
     blocks = (Block(0, 64, "v0"), Block(64, 64, "v1"), Block(128, 64, "v2"))
     with pytest.raises(AssertionError, match="not minimal at its low end"):
-        check_choice(TakesEverything(), blocks, size_bytes=64, cost_of=lambda owner: 1.0)
+        check_choice(TakesEverything(), blocks, size_bytes=64, facts=random_facts(blocks, random.Random(0)))
+
+
+class GivesUp:
+    name = "gives-up"
+
+    def choose(self, blocks: Sequence[Block], *, size_bytes: int, facts: Facts) -> Interval | None:
+        return None
+
+
+class TakesPinned:
+    name = "takes-pinned"
+
+    def choose(self, blocks: Sequence[Block], *, size_bytes: int, facts: Facts) -> Interval | None:
+        return Interval(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [(GivesUp(), "gave up although some window holds the request"), (TakesPinned(), "chose a pinned block")],
+)
+def test_the_laws_catch_a_policy_that_gives_up_or_takes_what_is_pinned(policy: Policy, text: str) -> None:
+    blocks = (Block(0, 64, "v0", is_pinned=True), Block(64, 64, "v1"))
+    with pytest.raises(AssertionError, match=text):
+        check_choice(policy, blocks, size_bytes=64, facts=random_facts(blocks, random.Random(0)))
