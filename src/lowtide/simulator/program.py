@@ -10,8 +10,10 @@ the last value that stands for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Any
 
 from lowtide import _online
 from lowtide.errors import InputError
@@ -49,8 +51,9 @@ class CompiledTrace:
     Attributes:
         program: For the native engine.
         names: The value that each of the program's variables stands for.
-        ops: The op of each instruction; releases have none.
+        calls: What each instruction carries out, in terms of those values: views are gone. Releases have none.
         alignment: Of the trace, in bytes.
+        cost_model: Of the trace.
         num_calls: Ops that are executed.
         base_cost: Sum of their costs.
         peak_bytes: Most bytes alive when nothing is evicted.
@@ -60,13 +63,19 @@ class CompiledTrace:
 
     program: _online.Program
     names: tuple[str, ...]
-    ops: tuple[str | None, ...]
+    calls: tuple[Call | None, ...]
     alignment: int
+    cost_model: str
     num_calls: int
     base_cost: float
     peak_bytes: int
     end_bytes: int
     floor_bytes: int
+
+    @property
+    def ops(self) -> tuple[str | None, ...]:
+        """The op of each instruction; releases have none."""
+        return tuple(None if call is None else call.op for call in self.calls)
 
 
 @dataclass
@@ -120,7 +129,8 @@ class _Compiler:
         self._sizes = size_by_value(trace)
         self._columns = _Columns()
         self._names: list[str] = []
-        self._ops: list[str | None] = []
+        self._calls: list[Call | None] = []
+        self._cost_model = trace.cost_model
         self._storage_by_value: dict[str, _Storage] = {}
         self._num_calls = 0
         self._base_cost = 0
@@ -130,7 +140,7 @@ class _Compiler:
         """Add a call, or the leaves that it brings."""
         if call.op == LEAF_OP:
             for name in call.outputs:
-                self._leaf(name)
+                self._leaf(name, call.meta)
             return
         where = f"event {position} ({call.op!r})"
         inputs = [self._storage_of(name, where) for name in call.inputs]
@@ -157,7 +167,7 @@ class _Compiler:
         is_replayable = call.meta.get("recomputable", True) is not False
         flags = (_BACKWARD if call.backward else 0) | (_REPLAYABLE if is_replayable else 0)
         workspace = align_up(workspace_bytes(call), self._alignment)
-        self._add(_Kind.CALL, call.op, flags=flags, temper=temper, cost=call.cost, workspace=workspace)
+        self._add(_Kind.CALL, self._plain(call, read, made), flags=flags, temper=temper, workspace=workspace)
         self._num_calls += 1
         self._base_cost += call.cost
         self._peak_bytes = max(self._peak_bytes, self._alive_bytes + workspace)
@@ -182,8 +192,9 @@ class _Compiler:
         return CompiledTrace(
             program=program,
             names=tuple(self._names),
-            ops=tuple(self._ops),
+            calls=tuple(self._calls),
             alignment=self._alignment,
+            cost_model=self._cost_model,
             num_calls=self._num_calls,
             base_cost=float(self._base_cost),
             peak_bytes=self._peak_bytes,
@@ -191,7 +202,21 @@ class _Compiler:
             floor_bytes=max(self._alive_bytes, self._peak_leaf_bytes),
         )
 
-    def _leaf(self, name: str) -> None:
+    def _plain(self, call: Call, read: Sequence[int], made: Sequence[tuple[int, int, int]]) -> Call:
+        """The call as the program has it."""
+        names = self._names
+        sizes = {names[variable]: size_bytes for variable, size_bytes, overwritten in made if overwritten < 0}
+        kept = {key: call.meta[key] for key in ("workspace_bytes", "recomputable") if key in call.meta}
+        return replace(
+            call,
+            inputs=tuple(names[variable] for variable in read),
+            outputs=tuple(names[variable] for variable, _, _ in made),
+            alias_by_output={},
+            overwrites_by_output={names[variable]: names[old] for variable, _, old in made if old >= 0},
+            meta={**({"size_bytes": sizes} if sizes else {}), **kept},
+        )
+
+    def _leaf(self, name: str, meta: Mapping[str, Any]) -> None:
         size_bytes = align_up(self._sizes[name], self._alignment)
         storage = _Storage(self._variable(name), size_bytes, {name}, is_leaf=True)
         self._storage_by_value[name] = storage
@@ -203,7 +228,9 @@ class _Compiler:
         columns.output_sizes.append(size_bytes)
         columns.output_overwrites.append(-1)
         columns.output_tempers.append(Temper.RESIDENT)
-        self._add(_Kind.LEAF, LEAF_OP, temper=Temper.RESIDENT)
+        kept = {key: meta[key] for key in ("kind", "evictable") if key in meta}
+        call = Call(op=LEAF_OP, inputs=(), outputs=(name,), meta={"size_bytes": {name: size_bytes}, **kept})
+        self._add(_Kind.LEAF, call, temper=Temper.RESIDENT)
 
     def _outputs(self, call: Call, where: str) -> list[tuple[str, _Storage, bool]]:
         """The storages that a call makes or overwrites; values that only refer to one are bound on the way."""
@@ -254,21 +281,18 @@ class _Compiler:
     def _add(
         self,
         kind: _Kind,
-        op: str | None,
+        call: Call | None,
         *,
         flags: int = 0,
         temper: Temper = Temper.EXPENSIVE,
-        cost: int = 0,
         workspace: int = 0,
     ) -> None:
         columns = self._columns
         columns.kinds.append(kind)
         columns.flags.append(flags)
         columns.tempers.append(temper)
-        columns.costs.append(float(cost))
+        columns.costs.append(0.0 if call is None else float(call.cost))
         columns.workspaces.append(workspace)
         columns.input_starts.append(len(columns.inputs))
         columns.output_starts.append(len(columns.outputs))
-        self._ops.append(op)
-
-
+        self._calls.append(call)
