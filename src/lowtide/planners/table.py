@@ -18,6 +18,9 @@ __all__ = ["ENTRY_POINT_GROUP", "PLANNERS", "planner_named", "planner_names"]
 
 PLANNERS: Mapping[str, str] = MappingProxyType(
     {
+        "checkmate": "lowtide.planners.checkmate:CheckmatePlanner",
+        "checkmate-lp": "lowtide.planners.checkmate:CheckmateLpPlanner",
+        "cpsat": "lowtide.planners.cpsat:CpsatPlanner",
         "exact": "lowtide.planners.exact:ExactPlanner",
         "greedy": "lowtide.planners.greedy:GreedyPlanner",
         "moccasin": "lowtide.planners.moccasin:MoccasinPlanner",
