@@ -113,6 +113,12 @@ enum class EventKind : std::uint8_t {
   kRecomputed,  // id: record; all that follows kRecompute has been said
 };
 
+inline const char* name_of(EventKind kind) {
+  static constexpr const char* kNames[] = {"call",     "recompute", "take", "give",  "own",  "evict",     "move",
+                                           "take_out", "gone",      "begin", "bind", "release", "recomputed"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
 struct Event {
   EventKind kind;
   std::int32_t id;
