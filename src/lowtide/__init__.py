@@ -19,8 +19,11 @@ if TYPE_CHECKING:
         capture,
         compile,  # noqa: A004 - the name users know from torch.compile
         last_compilation,
+        minimum_budget,
         plan,
         require_plan,
+        simulate,
+        sweep,
         verify,
     )
     from lowtide.errors import (
@@ -40,9 +43,10 @@ if TYPE_CHECKING:
         TraceRejected,
         UnitError,
     )
-    from lowtide.ir import Graph, Plan, PlanResult, Status
-    from lowtide.ir.serde import load_graph, load_plan, save_graph, save_plan
+    from lowtide.ir import Graph, Plan, PlanResult, Status, Trace
+    from lowtide.ir.serde import load_graph, load_plan, load_trace, save_graph, save_plan, save_trace
     from lowtide.referee import VerifiedPlan
+    from lowtide.simulator.result import Simulation
 
 __version__ = "0.1.0"
 
@@ -65,7 +69,9 @@ __all__ = [
     "PlannerFailed",
     "PlanningError",
     "RefereeError",
+    "Simulation",
     "Status",
+    "Trace",
     "TraceRejected",
     "UnitError",
     "VerifiedPlan",
@@ -76,10 +82,15 @@ __all__ = [
     "last_compilation",
     "load_graph",
     "load_plan",
+    "load_trace",
+    "minimum_budget",
     "plan",
     "require_plan",
     "save_graph",
     "save_plan",
+    "save_trace",
+    "simulate",
+    "sweep",
     "verify",
 ]
 
@@ -93,16 +104,22 @@ _MODULE_BY_NAME = {
             "capture",
             "compile",
             "last_compilation",
+            "minimum_budget",
             "plan",
             "require_plan",
+            "simulate",
+            "sweep",
             "verify",
         ),
         "lowtide.api",
     ),
     **dict.fromkeys((name for name in __all__ if name.endswith(("Error", "Rejected"))), "lowtide.errors"),
     **dict.fromkeys(("BudgetOverrun", "InfeasibleBudget", "MissingDependency", "NoPlanFound"), "lowtide.errors"),
-    **dict.fromkeys(("Graph", "Plan", "PlanResult", "Status"), "lowtide.ir"),
-    **dict.fromkeys(("load_graph", "load_plan", "save_graph", "save_plan"), "lowtide.ir.serde"),
+    **dict.fromkeys(("Graph", "Plan", "PlanResult", "Status", "Trace"), "lowtide.ir"),
+    **dict.fromkeys(
+        ("load_graph", "load_plan", "load_trace", "save_graph", "save_plan", "save_trace"), "lowtide.ir.serde"
+    ),
+    "Simulation": "lowtide.simulator.result",
     "VerifiedPlan": "lowtide.referee",
 }
 

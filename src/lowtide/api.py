@@ -2,6 +2,7 @@
 
     model ──capture──▶ Graph ──plan──▶ PlanResult ──require_plan──▶ VerifiedPlan ──compile──▶ the same model, within it
                          └───analyze──▶ Analysis (what holds the memory, and how far it can fall)
+    Trace or Graph ──simulate──▶ Simulation (what an online policy would cost within a budget), ──sweep──▶ rows
 
 ``plan`` never trusts a planner: the referee replays what is proposed, every figure of a plan comes from that replay, a
 proposal that breaks a rule is an error that names the planner. torch and solvers are imported where they are used.
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowtide.errors import InfeasibleBudget, InputError, MissingDependency, NoPlanFound
-from lowtide.ir import Graph, Plan, PlanResult, Status
+from lowtide.ir import Graph, Plan, PlanResult, Status, Trace
 from lowtide.layouts.protocol import Layouter
 from lowtide.planners.protocol import Planner
 from lowtide.planning.addresses import choose_layouter
@@ -31,6 +32,7 @@ from lowtide.planning.options import (
 )
 from lowtide.planning.search import Search
 from lowtide.planning.words import explain_missing_plan, log_result
+from lowtide.policies.protocol import Policy
 from lowtide.referee import VerifiedPlan, check_plan
 from lowtide.units import Budget
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     import torch
 
     from lowtide.emit.torch_backend import Compilation
+    from lowtide.simulator.result import MinimumBudget, Simulation
 
 __all__ = [
     "Analysis",
@@ -51,8 +54,11 @@ __all__ = [
     "explain_missing_plan",
     "holdings_at_peak",
     "last_compilation",
+    "minimum_budget",
     "plan",
     "require_plan",
+    "simulate",
+    "sweep",
     "verify",
 ]
 
@@ -225,6 +231,121 @@ def require_plan(result: PlanResult, graph: Graph) -> VerifiedPlan:
         largest_working_set_bytes=result.largest_working_set_bytes,
         smallest_known_peak_bytes=result.smallest_known_peak_bytes,
     )
+
+
+def simulate(
+    source: Trace | Graph,
+    *,
+    budget: Budget,
+    policy: str | Policy = "coop",
+    seed: int = 0,
+    thrash_limit: float = 5.0,
+    records_trace: bool = False,
+    num_snapshots: int = 0,
+    on_progress: Callable[[float], None] | None = None,
+    should_stop: StopCallback | None = None,
+) -> Simulation:
+    """Carry out a program within a budget as the online runtime would, without running it, and count what that costs.
+
+    Args:
+        source: A trace, recorded or read; or a graph, which is carried out in its order.
+        budget: Bytes, text such as ``"1.5GiB"``, a percentage of the peak without eviction such as ``"60%"``, or
+            ``"r=0.5"``: that far between what no policy can evict and that peak.
+        policy: What to evict: ``"coop"``, ``"coop-paper"``, ``"dtr"``, ``"dte"``, ..., a policy, or ``pkg.mod:Class``.
+        seed: The same source, budget, policy and seed give the same result.
+        thrash_limit: Modelled time at which a run is given up, by that without eviction.
+        records_trace: Whether to keep every event as a trace, which ``lowtide.referee.check_trace`` accepts.
+        num_snapshots: How often to look at the arena, at even distances.
+        on_progress: Called now and then with the share that is done.
+        should_stop: Asked now and then; true ends the run.
+
+    Returns:
+        The figures; ``as_dict()`` has them by the names of ``lowtide simulate --json``. A run that does not complete
+        says why.
+
+    Raises:
+        InputError: The source, the policy or an option is wrong.
+        UnitError: The budget cannot be read.
+    """
+    from lowtide.simulator import run
+
+    return run.simulate(
+        source,
+        budget=budget,
+        policy=policy,
+        seed=seed,
+        thrash_limit=thrash_limit,
+        records_trace=records_trace,
+        num_snapshots=num_snapshots,
+        on_progress=on_progress,
+        should_stop=should_stop,
+    )
+
+
+def sweep(
+    source: Trace | Graph,
+    *,
+    budgets: Sequence[Budget],
+    policies: Sequence[str | Policy] = ("coop",),
+    seed: int = 0,
+    thrash_limit: float = 5.0,
+    on_row: Callable[[Simulation], None] | None = None,
+    should_stop: StopCallback | None = None,
+) -> list[dict[str, Any]]:
+    """Simulate every policy at every budget.
+
+    Args:
+        source: As for :func:`simulate`.
+        budgets: As many as wanted, each as for ``simulate``.
+        policies: Policies, their names, or ``pkg.mod:Class``.
+        seed: Of policies that draw.
+        thrash_limit: As for ``simulate``.
+        on_row: Called with every result as it comes.
+        should_stop: True ends the sweep with the rows so far.
+
+    Returns:
+        Flat rows, policy by policy, for ``pandas.DataFrame``.
+
+    Raises:
+        InputError: The source, a policy or an option is wrong.
+        UnitError: A budget cannot be read.
+    """
+    from lowtide.simulator import sweep as sweeps
+
+    return sweeps.sweep(
+        source,
+        budgets=budgets,
+        policies=policies,
+        seed=seed,
+        thrash_limit=thrash_limit,
+        on_row=on_row,
+        should_stop=should_stop,
+    )
+
+
+def minimum_budget(
+    source: Trace | Graph,
+    *,
+    policy: str | Policy = "coop",
+    seed: int = 0,
+    thrash_limit: float = 5.0,
+    should_stop: StopCallback | None = None,
+) -> MinimumBudget:
+    """Find the lowest budget that a policy completes within, by bisection.
+
+    Args:
+        source: As for :func:`simulate`.
+        policy: A policy, its name, or ``pkg.mod:Class``.
+        seed: Of policies that draw.
+        thrash_limit: As for ``simulate``.
+        should_stop: True ends the search with the best so far.
+
+    Raises:
+        InputError: The source, the policy or an option is wrong.
+    """
+    from lowtide.simulator import sweep as sweeps
+
+    return sweeps.minimum_budget(source, policy=policy, seed=seed, thrash_limit=thrash_limit, should_stop=should_stop)
 
 
 def capture(

@@ -23,7 +23,9 @@ from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import print_error
 from lowtide.cli.plan import plan
 from lowtide.cli.run import SCRIPT_CONTEXT, run
+from lowtide.cli.simulate import simulate
 from lowtide.cli.streams import lasting_streams
+from lowtide.cli.sweep import sweep
 from lowtide.cli.verify import verify
 from lowtide.errors import LowtideError, PlanningError, RefereeError
 
@@ -38,7 +40,7 @@ _app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, capture, plan, verify, doctor, build):
+for _command in (demo, capture, plan, verify, doctor, build, simulate, sweep):
     _app.command()(_command)
 _app.command(context_settings=SCRIPT_CONTEXT)(run)
 

@@ -29,11 +29,15 @@ class Interruption:
 
     Outside the main thread, where handlers cannot be set, nothing changes.
 
+    Args:
+        kept: What stays of the work, for the line that says so.
+
     Attributes:
         is_requested: Whether Ctrl-C has been pressed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, kept: str = "the best plan so far is kept") -> None:
+        self._kept = kept
         self.is_requested = False
         self._previous: Any = None
 
@@ -54,7 +58,7 @@ class Interruption:
         if self.is_requested:
             raise KeyboardInterrupt
         self.is_requested = True
-        os.write(2, b"\nlowtide: stopping, the best plan so far is kept (Ctrl-C again: at once)\n")
+        os.write(2, f"\nlowtide: stopping, {self._kept} (Ctrl-C again: at once)\n".encode())
 
 
 class ProgressLine:

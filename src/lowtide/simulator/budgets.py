@@ -22,7 +22,7 @@ CAPACITY_UNIT_BYTES = 4096
 """Capacities of real arenas are multiples of this."""
 
 _LARGEST_ABSTRACT_PEAK = 2**20
-_RATIO = re.compile(r"\s*r\s*=\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*\Z")
+_RATIO = re.compile(r"\s*r\s*=\s*(?P<number>[0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*\Z")
 
 
 def budget_of(compiled: CompiledTrace, budget: Budget) -> int:
