@@ -1,38 +1,66 @@
-"""Absence relaxation: what is absent at an overloaded stage must come back, and so must its inputs that are dead.
+"""The bound of the absence relaxation, and the solution behind it.
 
-    stage        a           t                b
-    u            ●───────────×────────────────●        absent at t: its node runs again between t and b
-    p, an input  ●──● last use                         dead at t: held beyond its last use (memory), or its node runs
-                                                       again, too (cost), and so on for the inputs of p
-
-Variables, all 0 or 1: absent(u, t); held(p, t), p kept resident at t after its last use; runs(v, s), node v runs again
-between two consecutive *points* of v: the uses of its families and the first overloaded stage after each last use.
-Every plan gives a solution of no higher cost, so the least cost is a bound. Rows, t over overloaded stages:
-
-    absent(u, t)  <=  runs of u's node that can end after t and lie in the gap
-    absent(u, t)  <=  held(p, t) + runs of p's node after p's death that can end after t       for inputs p dead at t
-    held(p, t)    <=  held(p, t') + runs of p's node after p's death, begun before t            t' the one before t
-    runs(v, s)    <=  held(q, t0) + runs of q's node after q's death that can end after t0       s after p's death, for
-                      inputs q of v dead before t0, the first overloaded stage after p's last use
-    load(t) - budget  <=  bytes absent at t - bytes held at t
-
-Source: found for this project. Any subset of the overloaded stages gives a valid, weaker bound. Several outputs: cost
-per node and span, not per value. Aliases and overwrites: families (see ``families``). Left out, which only lowers the
-bound: memory between stages, workspace and inputs of recomputations at the moment they run, durations of recomputed
-aliases.
+Rows are generated: a linear program over some overloaded stages is solved, the rows it breaks are added, stages that
+its solution overloads are chosen, and so on until nothing is broken; then, with whole variables, the same again. Every
+solve gives a bound, so that the best one by the deadline is the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from lowtide.ir import Graph, Interval, Scope
 from lowtide.planners.bounds.bound import Bound
-from lowtide.planners.bounds.covering import CoverProgram
-from lowtide.planners.bounds.families import Family, Stages, fullest_stages, stages_from_graph, stages_within
+from lowtide.planners.bounds.covering import CoverBound, Floats
+from lowtide.planners.bounds.families import Stages, fullest_stages, stages_from_graph, stages_within
+from lowtide.planners.bounds.linear import LinearSession
+from lowtide.planners.bounds.relaxation import AbsenceRelaxation
+from lowtide.planners.bounds.separation import add_broken_rows, overloaded_stages, tightened_stages
 
-__all__ = ["absence_bound", "mean_absences"]
+__all__ = ["AbsenceSolution", "absence_bound", "absence_solution", "mean_absences", "relax"]
+
+logger = logging.getLogger("lowtide")
+
+_MOST_TERMS = 8_000  # of the first program's memory rows: a second or so
+_MOST_NEW_STAGES = 12  # per round
+_MOST_CANDIDATES = 48  # stages that are looked at closely per round
+_LEAST_VALUE = 1e-6  # of what a solution lists
+_LP_SHARE = 0.5  # of the time, where whole variables are wanted as well
+
+
+@dataclass(frozen=True, slots=True)
+class AbsenceSolution:
+    """What the relaxation proved, and the best solution it met: where a plan of that cost would recompute and keep.
+
+    Values are between 0 and 1, whole where the solution is; only those above 0 are listed. Families and nodes are
+    those of ``stages``, by position.
+
+    Attributes:
+        bound: What is proven.
+        stages: The graph, stage by stage.
+        chosen: The overloaded stages that the solution speaks of, increasing.
+        runs: By (node, span): the node runs again after stage ``start`` of the span and up to stage ``end`` of it.
+        absent: By (family, chosen stage): live, but not resident there.
+        held: By (family, chosen stage): resident there although nothing in the given order needs it any more.
+        is_whole: Whether the values are whole.
+        is_optimal: Whether no solution of the relaxation over all overloaded stages costs less.
+        cost: Of the solution: duration beyond the baseline's.
+    """
+
+    bound: Bound
+    stages: Stages
+    chosen: tuple[int, ...]
+    runs: dict[tuple[int, Interval], float]
+    absent: dict[tuple[int, int], float]
+    held: dict[tuple[int, int], float]
+    is_whole: bool
+    is_optimal: bool
+    cost: float
 
 
 def absence_bound(
@@ -48,22 +76,75 @@ def absence_bound(
     Args:
         graph: What is planned.
         budget_bytes: Most bytes resident at any step.
-        are_whole: Whether to solve with whole variables (MIP, tighter) or without (LP, faster).
-        max_stages: Use only so many overloaded stages, spread out and the fullest of their neighbourhoods; None: all
-            (tightest).
-        time_limit_seconds: Wall-clock time of the solver, or None; the bound reached by then holds.
+        are_whole: Whether to end with whole variables (MIP, tighter) or without (LP, faster).
+        max_stages: Use only so many overloaded stages, spread out and the fullest of their neighbourhoods; None: as
+            many as it takes (tightest).
+        time_limit_seconds: Wall-clock time, or None; the best bound reached by then holds.
     """
-    stages = stages_from_graph(graph)
-    overloaded = fullest_stages(stages, stages.overloaded(budget_bytes), max_stages=max_stages)
-    program = _Absences(stages, budget_bytes, overloaded).program
-    solve = program.solve_mip if are_whole else program.solve_lp
-    proven = solve(time_limit_seconds=time_limit_seconds)
-    method = "absence-mip" if are_whole else "absence-lp"
-    return Bound(stages.baseline_duration + proven.cost, Scope(), method, is_infeasible=proven.is_infeasible)
+    return absence_solution(
+        graph, budget_bytes, are_whole=are_whole, max_stages=max_stages, time_limit_seconds=time_limit_seconds
+    ).bound
+
+
+def absence_solution(
+    graph: Graph,
+    budget_bytes: int,
+    *,
+    are_whole: bool = True,
+    max_stages: int | None = None,
+    time_limit_seconds: float | None = None,
+) -> AbsenceSolution:
+    """Bound the duration of any plan of a graph in its given order, and tell the solution that comes nearest.
+
+    Args:
+        graph: What is planned.
+        budget_bytes: Most bytes resident at any step.
+        are_whole: Whether to end with whole variables.
+        max_stages: Use only so many overloaded stages, or None.
+        time_limit_seconds: Wall-clock time, or None.
+    """
+    return relax(
+        stages_from_graph(graph),
+        budget_bytes,
+        are_whole=are_whole,
+        max_stages=max_stages,
+        time_limit_seconds=time_limit_seconds,
+    )
+
+
+def relax(
+    stages: Stages,
+    budget_bytes: int,
+    *,
+    name: str = "absence",
+    scope: Scope | None = None,
+    are_whole: bool = True,
+    max_stages: int | None = None,
+    time_limit_seconds: float | None = None,
+    are_returns_checked: bool = True,
+) -> AbsenceSolution:
+    """Solve the relaxation of a graph, however its stages were made.
+
+    Args:
+        stages: The graph, stage by stage.
+        budget_bytes: Most bytes resident at any step.
+        name: Of the method.
+        scope: The plans that the stages speak of; None: those in the given order.
+        are_whole: Whether to end with whole variables.
+        max_stages: Use only so many overloaded stages, or None.
+        time_limit_seconds: Wall-clock time, or None.
+        are_returns_checked: Whether what comes back needs its inputs; False leaves the gap cover.
+    """
+    ends = None if time_limit_seconds is None else time.monotonic() + time_limit_seconds
+    work = _Work(stages, budget_bytes, ends=ends, max_stages=max_stages, are_returns_checked=are_returns_checked)
+    work.run(are_whole=are_whole)
+    method = f"{name}-{'mip' if are_whole else 'lp'}"
+    bound = Bound(stages.baseline_duration + work.best, scope or Scope(), method, is_infeasible=work.is_infeasible)
+    return work.solution(bound)
 
 
 def mean_absences(stages: Stages, overloaded: Sequence[int]) -> float:
-    """How many absence variables one overloaded stage brings on average: a measure of the program's size."""
+    """How many families one overloaded stage could do without on average: a measure of the program's size."""
     total = sum(
         len(stages_within(overloaded, gap))
         for family in stages.families
@@ -73,110 +154,133 @@ def mean_absences(stages: Stages, overloaded: Sequence[int]) -> float:
     return total / max(1, len(overloaded))
 
 
-class _Absences:
-    """Builds the program."""
+class _Work:
+    """The rounds on one relaxation."""
 
-    def __init__(self, stages: Stages, budget_bytes: int, overloaded: Sequence[int]) -> None:
-        self.program = CoverProgram()
+    def __init__(
+        self,
+        stages: Stages,
+        budget_bytes: int,
+        *,
+        ends: float | None,
+        max_stages: int | None,
+        are_returns_checked: bool,
+    ) -> None:
+        self.best = 0
+        self.is_infeasible = False
         self._stages = stages
-        self._overloaded = overloaded
-        self._memory: dict[int, list[tuple[int, int]]] = {stage: [] for stage in overloaded}
-        self._first_dead = [self._first_overloaded_after(family) for family in stages.families]
-        self._held: dict[tuple[int, int], int] = {}
-        self._needs_chain: set[int] = set()
-        self._runs = [self._runs_of(node) for node in range(len(stages.families_by_node))]
-        for index, family in enumerate(stages.families):
-            self._add_absences(index, family)
-        self._add_dead_runs_and_held()
+        self._ends = ends
+        self._are_returns_checked = are_returns_checked
+        self._overloaded = stages.overloaded(budget_bytes)
+        self._may_choose = max_stages is None
+        self._relaxation = AbsenceRelaxation(stages, budget_bytes)
+        self._values: Floats | None = None
+        self._is_whole = False
+        self._is_optimal = False
+        most = max_stages
+        if most is None:
+            most = max(1, int(_MOST_TERMS / max(1.0, _mean_live(stages, self._overloaded))))
+        for stage in fullest_stages(stages, self._overloaded, max_stages=most):
+            self._relaxation.choose(stage)
+
+    def run(self, *, are_whole: bool) -> None:
+        """Solve, add what is broken, and again."""
+        if self._relaxation.is_impossible:
+            self.is_infeasible = True
+            return
+        session = LinearSession(self._relaxation.program)
+        seconds_left = self._seconds_left()
+        lp_ends = self._ends
+        if are_whole and seconds_left is not None:
+            lp_ends = time.monotonic() + _LP_SHARE * seconds_left
+        is_open = True
+        while is_open:
+            is_open = self._is_open(session.solve(ends=lp_ends), is_whole=False)
+        if not are_whole or self.is_infeasible:
+            return
+        self._is_optimal = False
+        while (left := self._seconds_left()) is None or left > 0:
+            answer = self._relaxation.program.solve_mip(time_limit_seconds=left)
+            if not self._is_open(answer, is_whole=True):
+                break
+
+    def solution(self, bound: Bound) -> AbsenceSolution:
+        """The best solution met, by name."""
+        values, relaxation = self._values, self._relaxation
+        if values is not None:  # rows that it breaks have brought new variables since
+            values = np.pad(values, (0, relaxation.program.num_variables - len(values)))
+        runs: dict[tuple[int, Interval], float] = {}
+        absent: dict[tuple[int, int], float] = {}
+        held: dict[tuple[int, int], float] = {}
+        cost = 0.0
+        if values is not None:
+            cost = relaxation.program.cost_of(values)
+            runs = {key: float(values[run]) for key, run in relaxation.runs().items() if values[run] > _LEAST_VALUE}
+            by_stage = relaxation.absent_by_stage(relaxation.chosen, values, least=_LEAST_VALUE)
+            absent = {(index, stage): min(1.0, value) for stage in by_stage for index, value in by_stage[stage].items()}
+            held = {
+                (index, stage): float(values[variable])
+                for (index, stage), variable in relaxation.changed().items()
+                if not self._stages.families[index].is_live_at(stage) and values[variable] > _LEAST_VALUE
+            }
+        return AbsenceSolution(
+            bound=bound,
+            stages=self._stages,
+            chosen=tuple(relaxation.chosen),
+            runs=runs,
+            absent=absent,
+            held=held,
+            is_whole=self._is_whole,
+            is_optimal=self._is_optimal,
+            cost=cost,
+        )
+
+    def _is_open(self, answer: CoverBound, *, is_whole: bool) -> bool:
+        """Take the answer of a solve; whether another one may say more."""
+        self.best = max(self.best, answer.cost)
+        self.is_infeasible = answer.is_infeasible or self._relaxation.is_impossible
+        if answer.values is not None and (answer.is_solved or self._values is None):
+            self._values, self._is_whole = answer.values, is_whole
+        logger.debug(
+            "bound: %d of %d stages, %d rows, %d variables: %d%s",
+            len(self._relaxation.chosen),
+            len(self._overloaded),
+            self._relaxation.program.num_rows,
+            self._relaxation.program.num_variables,
+            self.best,
+            " whole" if is_whole else "",
+        )
+        if self.is_infeasible or not answer.is_solved or answer.values is None:
+            return False
+        if self._add(answer.values):
+            return True
+        self._is_optimal = self._may_choose
+        return False
+
+    def _add(self, values: Floats) -> bool:
+        """Add rows and stages that a solution breaks; whether there were any."""
+        relaxation = self._relaxation
+        num_broken = add_broken_rows(relaxation, values) if self._are_returns_checked else 0
+        if num_broken or not self._may_choose:  # more stages before the present ones are settled: slower by far
+            return num_broken > 0
+        overloaded = overloaded_stages(relaxation, values)[:_MOST_NEW_STAGES]
+        if not overloaded and self._are_returns_checked:
+            chosen = set(relaxation.chosen)
+            others = [stage for stage in self._overloaded if stage not in chosen]
+            candidates = fullest_stages(self._stages, others, max_stages=_MOST_CANDIDATES)
+            overloaded = tightened_stages(relaxation, values, candidates, most=_MOST_NEW_STAGES)
         for stage in overloaded:
-            self.program.add_row(self._memory[stage], least=stages.load_bytes[stage] - budget_bytes)
+            relaxation.choose(stage)
+        return bool(overloaded)
 
-    def _first_overloaded_after(self, family: Family) -> int | None:
-        return next((stage for stage in self._overloaded if family.is_dead_before(stage)), None)
+    def _seconds_left(self) -> float | None:
+        return None if self._ends is None else self._ends - time.monotonic()
 
-    def _runs_of(self, node: int) -> dict[Interval, int]:
-        """One variable for each span between two consecutive points of a node's families."""
-        families = [index for index in self._stages.families_by_node[node] if self._stages.families[index].can_return]
-        points = {stage for index in families for stage in self._stages.families[index].uses}
-        points |= {stage for index in families if (stage := self._first_dead[index]) is not None}
-        if not points:
-            return {}
-        ordered = [*sorted(points), len(self._stages.load_bytes) + 1]
-        cost = self._stages.duration_by_node[node]
-        return {Interval(*pair): self.program.add_variable(cost=cost) for pair in pairwise(ordered)}
 
-    def _add_absences(self, index: int, family: Family) -> None:
-        if not family.can_return or not family.size_bytes or family.node is None:
-            return
-        for gap in family.gaps():
-            for stage in stages_within(self._overloaded, gap):
-                if family.is_pinned_at(stage):
-                    continue
-                absent = self.program.add_variable()
-                self._memory[stage].append((absent, family.size_bytes))
-                within = [
-                    run
-                    for span, run in self._runs[family.node].items()
-                    if gap.start - 1 <= span.start and stage < span.end <= gap.end
-                ]
-                self.program.add_implication(absent, needs_one_of=within)
-                for source in self._dead_inputs(family.node, stage):
-                    if source != index:
-                        self.program.add_implication(absent, needs_one_of=self._sources(source, stage))
-
-    def _dead_inputs(self, node: int, stage: int) -> Iterator[int]:
-        """Input families of a recomputation that are dead at a stage and cost bytes to keep or time to make again."""
-        for index in self._stages.inputs_by_node[node]:
-            family = self._stages.families[index]
-            if family.size_bytes and family.is_dead_before(stage):
-                yield index
-
-    def _sources(self, index: int, stage: int) -> list[int]:
-        """Where a dead family can come from after a stage: held there, or made again afterwards."""
-        return [self._held_at(index, stage), *self._dead_runs(index, ending_after=stage)]
-
-    def _dead_runs(self, index: int, *, ending_after: int) -> list[int]:
-        family, first_dead = self._stages.families[index], self._first_dead[index]
-        if family.node is None or not family.can_return or first_dead is None:
-            return []
-        spans = self._runs[family.node].items()
-        return [run for span, run in spans if span.start >= first_dead and span.end > ending_after]
-
-    def _held_at(self, index: int, stage: int) -> int:
-        if (index, stage) not in self._held:
-            variable = self.program.add_variable()
-            self._held[index, stage] = variable
-            self._memory[stage].append((variable, -self._stages.families[index].size_bytes))
-        return self._held[index, stage]
-
-    def _add_dead_runs_and_held(self) -> None:
-        """The inputs of recomputations of dead families, and the chains of held variables."""
-        done: set[int] = set()
-        while pending := {index for index, _ in self._held} - done:
-            for index in sorted(pending):
-                self._add_inputs_of_dead_runs(index)
-            done |= pending
-        last_held: dict[int, int] = {}
-        for index, stage in self._held:
-            last_held[index] = max(stage, last_held.get(index, stage))
-        for index, last in last_held.items():
-            self._add_held_chain(index, last)
-
-    def _add_inputs_of_dead_runs(self, index: int) -> None:
-        family, first_dead = self._stages.families[index], self._first_dead[index]
-        if family.node is None or first_dead is None:
-            return
-        for run in self._dead_runs(index, ending_after=first_dead):
-            for source in self._dead_inputs(family.node, first_dead):
-                if source != index:
-                    self.program.add_implication(run, needs_one_of=self._sources(source, first_dead))
-
-    def _add_held_chain(self, index: int, last: int) -> None:
-        family, first_dead = self._stages.families[index], self._first_dead[index]
-        assert first_dead is not None
-        spans = self._runs[family.node] if family.node is not None and family.can_return else {}
-        dead_stages = [stage for stage in self._overloaded if first_dead <= stage <= last]
-        for before, stage in pairwise(dead_stages):
-            begun = [run for span, run in spans.items() if first_dead <= span.start < stage]
-            needs = [self._held_at(index, before), *begun]
-            self.program.add_implication(self._held_at(index, stage), needs_one_of=needs)
+def _mean_live(stages: Stages, overloaded: Sequence[int]) -> float:
+    total = sum(
+        len(stages_within(overloaded, Interval(max(0, family.produced), max(0, family.produced, family.last_use) + 1)))
+        for family in stages.families
+        if family.can_return and family.size_bytes
+    )
+    return total / max(1, len(overloaded))

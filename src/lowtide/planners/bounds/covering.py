@@ -1,9 +1,10 @@
 """A linear program with variables in [0, 1], built row by row and bounded from below by HiGHS.
 
-Only the dual side is used: for an LP the bound is computed anew from the row duals (Lagrange: it holds for any duals,
-so no tolerance of the solver can make it too high, rounding errors of floating point apart); for a MIP it is the
-solver's dual bound less a tolerance. Each solve takes a fresh HiGHS object: version 1.16 returned a wrong "optimal"
-when one object was run again after its integrality had changed.
+For an LP the bound is computed anew from the row duals (Lagrange: it holds for any duals, so no tolerance of the solver
+can make it too high, rounding errors of floating point apart); for a MIP it is the solver's dual bound less a
+tolerance. Costs of solutions are computed anew, too. Each solve takes a fresh HiGHS object: version 1.16 returned a
+wrong "optimal" when one object was run again after its integrality had changed. For rows that come one after another to
+the same LP there is :class:`~lowtide.planners.bounds.linear.LinearSession`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import highspy
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CoverBound", "CoverProgram"]
+__all__ = ["CoverBound", "CoverProgram", "Floats", "Row"]
 
 _RELATIVE_TOLERANCE = 1e-7
+_LEAST_CONTRADICTION = 1e-7
 _IS_SHOWN = {"output_flag": False}
-_Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 
 class _QuietHighs(highspy.Highs):
@@ -33,6 +36,7 @@ class _QuietHighs(highspy.Highs):
         super(highspy.Highs, self).__init__()
         for option, value in _IS_SHOWN.items():
             self.setOptionValue(option, value)
+        self.setOptionValue("threads", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +47,46 @@ class CoverBound:
         cost: No solution costs less; a whole number, rounded up.
         is_infeasible: Whether there is no solution.
         is_solved: Whether the solver ended by itself (False: time was up and ``cost`` is what it had by then).
+        values: Of the variables in the best solution met, or None where none was met.
     """
 
     cost: int
     is_infeasible: bool
     is_solved: bool
+    values: Floats | None = field(default=None, compare=False)
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """``sum of coefficient x variable >= least``, divided by ``scale``.
+
+    Attributes:
+        terms: Coefficient by variable.
+        least: The right-hand side.
+        scale: What both were divided by: the largest coefficient at first.
+        num_idle: Solves in a row to which it made no difference.
+        is_kept: Whether it stays, however idle.
+    """
+
+    terms: dict[int, float]
+    least: float
+    scale: float
+    num_idle: int = 0
+    is_kept: bool = False
 
 
 @dataclass
 class CoverProgram:
     """Minimise the cost of 0/1 variables subject to rows ``sum of coefficient x variable >= least``."""
 
+    rows: list[Row] = field(default_factory=list)
+    changes: list[tuple[Row, int]] = field(default_factory=list)
     _costs: list[int] = field(default_factory=list)
-    _starts: list[int] = field(default_factory=lambda: [0])
-    _columns: list[int] = field(default_factory=list)
-    _coefficients: list[float] = field(default_factory=list)
-    _least: list[float] = field(default_factory=list)
 
     @property
     def num_rows(self) -> int:
         """How many rows there are."""
-        return len(self._least)
+        return len(self.rows)
 
     @property
     def num_variables(self) -> int:
@@ -75,33 +98,34 @@ class CoverProgram:
         self._costs.append(cost)
         return len(self._costs) - 1
 
-    def add_row(self, terms: Sequence[tuple[int, int]], *, least: int) -> None:
+    def add_row(self, terms: Sequence[tuple[int, int]], *, least: int, is_kept: bool = False) -> Row:
         """Require that the (variable, coefficient) terms add up to ``least`` or more."""
-        merged: dict[int, int] = {}  # HiGHS takes no row that names a variable twice
+        merged: dict[int, float] = {}  # HiGHS takes no row that names a variable twice
         for variable, coefficient in terms:
             merged[variable] = merged.get(variable, 0) + coefficient
         scale = float(max(map(abs, merged.values()), default=1)) or 1.0
-        for variable, coefficient in merged.items():
-            self._columns.append(variable)
-            self._coefficients.append(coefficient / scale)
-        self._starts.append(len(self._columns))
-        self._least.append(least / scale)
+        for variable in merged:
+            merged[variable] /= scale
+        self.rows.append(Row(merged, least / scale, scale, is_kept=is_kept))
+        return self.rows[-1]
 
-    def add_implication(self, variable: int, *, needs_one_of: Sequence[int]) -> None:
+    def add_implication(self, variable: int, *, needs_one_of: Sequence[int]) -> Row:
         """Require that the variable is 0 unless one of the others is 1."""
-        self.add_row([(variable, -1), *((other, 1) for other in needs_one_of)], least=0)
+        return self.add_row([(variable, -1), *((other, 1) for other in needs_one_of)], least=0)
+
+    def change_row(self, row: Row, variable: int, *, by: int) -> None:
+        """Add to the coefficient of one variable in a row."""
+        row.terms[variable] = row.terms.get(variable, 0.0) + by / row.scale
+        self.changes.append((row, variable))
+
+    def cost_of(self, values: Floats) -> float:
+        """The cost of a solution, by its values alone."""
+        return float(values @ np.asarray(self._costs[: len(values)], dtype=np.float64))
 
     def solve_lp(self, *, time_limit_seconds: float | None) -> CoverBound:
         """Bound the linear relaxation from below."""
         solver = self._run(time_limit_seconds=time_limit_seconds, are_whole=False)
-        status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return CoverBound(0, is_infeasible=True, is_solved=True)
-        duals = np.asarray(solver.getSolution().row_dual, dtype=np.float64)
-        is_solved = status == highspy.HighsModelStatus.kOptimal
-        if len(duals) != self.num_rows:
-            return CoverBound(0, is_infeasible=False, is_solved=is_solved)
-        return CoverBound(self._rounded_up(self._lagrange(duals)), is_infeasible=False, is_solved=is_solved)
+        return self.lp_answer(solver, scale=self._cost_scale())
 
     def solve_mip(self, *, time_limit_seconds: float | None) -> CoverBound:
         """Bound the program with whole variables from below."""
@@ -111,11 +135,43 @@ class CoverProgram:
             return CoverBound(0, is_infeasible=True, is_solved=True)
         bound = solver.getInfo().mip_dual_bound
         is_solved = status == highspy.HighsModelStatus.kOptimal
-        return CoverBound(self._rounded_up(bound), is_infeasible=False, is_solved=is_solved)
+        is_met = solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        values = np.asarray(solver.getSolution().col_value, dtype=np.float64) if is_met else None
+        return CoverBound(self._rounded_up(bound), is_infeasible=False, is_solved=is_solved, values=values)
+
+    def lp_answer(self, solver: highspy.Highs, *, scale: float) -> CoverBound:
+        """What the duals of a solver that holds this program prove, with costs divided by a scale."""
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return CoverBound(0, is_infeasible=self._is_proven_infeasible(solver), is_solved=True)
+        solution = solver.getSolution()
+        duals = np.asarray(solution.row_dual, dtype=np.float64)
+        is_solved = status == highspy.HighsModelStatus.kOptimal
+        if len(duals) != self.num_rows:
+            return CoverBound(0, is_infeasible=False, is_solved=is_solved)
+        values = np.asarray(solution.col_value, dtype=np.float64)
+        cost = self._rounded_up(self._lagrange(duals, scale), scale)
+        return CoverBound(cost, is_infeasible=False, is_solved=is_solved, values=values)
+
+    def _is_proven_infeasible(self, solver: highspy.Highs) -> bool:
+        """Whether a combination of rows says 0 >= something above 0, whatever the solver's tolerances."""
+        _, has_ray, ray = solver.getDualRay()  # type: ignore[attr-defined]  # its stubs leave it out
+        if not has_ray:  # presolve saw it
+            return True
+        most = float(np.abs(ray).max(initial=0.0)) or 1.0
+        return max(self._lagrange(sign * ray / most, math.inf) for sign in (1.0, -1.0)) > _LEAST_CONTRADICTION
+
+    def matrix(self, rows: Sequence[Row]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Floats]:
+        """Where each row starts, the variables and the coefficients of all of them, one after another."""
+        starts = np.zeros(len(rows) + 1, dtype=np.int32)
+        np.cumsum([len(row.terms) for row in rows], out=starts[1:])
+        size = int(starts[-1])
+        columns = np.fromiter(chain.from_iterable(row.terms for row in rows), dtype=np.int32, count=size)
+        coefficients = chain.from_iterable(row.terms.values() for row in rows)
+        return starts, columns, np.fromiter(coefficients, dtype=np.float64, count=size)
 
     def _run(self, *, time_limit_seconds: float | None, are_whole: bool) -> highspy.Highs:
         solver = _QuietHighs()
-        solver.setOptionValue("threads", 1)
         if time_limit_seconds is not None:
             solver.setOptionValue("time_limit", max(0.0, time_limit_seconds))
         if are_whole:
@@ -127,18 +183,19 @@ class CoverProgram:
         return solver
 
     def _model(self, *, are_whole: bool) -> highspy.HighsLp:
+        starts, columns, coefficients = self.matrix(self.rows)
         model = highspy.HighsLp()
         model.num_col_ = self.num_variables
         model.num_row_ = self.num_rows
-        model.col_cost_ = self._scaled_costs()
+        model.col_cost_ = self.scaled_costs(self._cost_scale())
         model.col_lower_ = np.zeros(self.num_variables)
         model.col_upper_ = np.ones(self.num_variables)
-        model.row_lower_ = np.asarray(self._least)
+        model.row_lower_ = np.asarray([row.least for row in self.rows], dtype=np.float64)
         model.row_upper_ = np.full(self.num_rows, highspy.kHighsInf)
         model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = np.asarray(self._starts, dtype=np.int32)
-        model.a_matrix_.index_ = np.asarray(self._columns, dtype=np.int32)
-        model.a_matrix_.value_ = np.asarray(self._coefficients)
+        model.a_matrix_.start_ = starts
+        model.a_matrix_.index_ = columns
+        model.a_matrix_.value_ = coefficients
         if are_whole:
             model.integrality_ = [highspy.HighsVarType.kInteger] * self.num_variables
         return model
@@ -147,19 +204,22 @@ class CoverProgram:
         """The solver's tolerances are absolute: costs are brought to at most 100."""
         return max(1.0, max(self._costs, default=1) / 100.0)
 
-    def _scaled_costs(self) -> _Floats:
-        return np.asarray(self._costs, dtype=np.float64) / self._cost_scale()
+    def scaled_costs(self, scale: float) -> Floats:
+        """The costs divided by a scale."""
+        return np.asarray(self._costs, dtype=np.float64) / scale
 
-    def _lagrange(self, duals: _Floats) -> float:
+    def _lagrange(self, duals: Floats, scale: float) -> float:
         """The least of cost - duals x (rows - least) over the box, for duals at least 0."""
         duals = np.maximum(duals, 0.0)
-        rows = np.repeat(np.arange(self.num_rows), np.diff(self._starts))
-        reduced = self._scaled_costs()
-        np.subtract.at(reduced, np.asarray(self._columns, dtype=np.int64), duals[rows] * np.asarray(self._coefficients))
-        return float(duals @ np.asarray(self._least) + np.minimum(reduced, 0.0).sum())
+        starts, columns, coefficients = self.matrix(self.rows)
+        weights = np.repeat(duals, np.diff(starts)) * coefficients
+        reduced = self.scaled_costs(scale) - np.bincount(columns, weights=weights, minlength=self.num_variables)
+        return float(duals @ np.asarray([row.least for row in self.rows]) + np.minimum(reduced, 0.0).sum())
 
-    def _rounded_up(self, scaled_bound: float) -> int:
+    def _rounded_up(self, scaled_bound: float, scale: float | None = None) -> int:
+        """The next multiple of what divides all costs: no solution costs anything in between."""
         if not math.isfinite(scaled_bound) or scaled_bound <= 0:
             return 0
-        bound = scaled_bound * self._cost_scale()
-        return max(0, math.ceil(bound - max(1e-5, _RELATIVE_TOLERANCE * bound)))
+        bound = scaled_bound * (self._cost_scale() if scale is None else scale)
+        divisor = math.gcd(*self._costs) or 1
+        return max(0, divisor * math.ceil((bound - max(1e-5, _RELATIVE_TOLERANCE * bound)) / divisor))

@@ -12,12 +12,13 @@ like one value, whatever aliases do. That is where several outputs, aliases and 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from lowtide.ir import Graph, Interval, Node, Value
+from lowtide.ir.working_set import owner_by_value
 
 __all__ = ["Family", "Stages", "fullest_stages", "stages_from_graph", "stages_within"]
 
@@ -34,6 +35,9 @@ class Family:
         uses: Stages, increasing, at which some member is certainly resident, the first being its production (-1 for a
             graph input) and the last the end of the plan for outputs.
         pinned_from: From this stage on it never leaves (an unevictable member), or None.
+        latest: Where the order is free (see ``chain``): for each use the first stage by whose end it has happened in
+            every order, ``uses`` being the last stages before which it has not. Empty where the order is given: each
+            use happens at its stage.
     """
 
     root: str
@@ -42,6 +46,12 @@ class Family:
     can_return: bool
     uses: tuple[int, ...]
     pinned_from: int | None
+    latest: tuple[int, ...] = ()
+
+    @property
+    def produced(self) -> int:
+        """The stage from which on it exists."""
+        return self.latest[0] if self.latest else self.uses[0]
 
     @property
     def last_use(self) -> int:
@@ -49,8 +59,26 @@ class Family:
         return self.uses[-1]
 
     def is_live_at(self, stage: int) -> bool:
-        """Whether it is resident at a stage in the plan without recomputation."""
-        return self.uses[0] <= stage and (stage <= self.last_use or self.is_pinned_at(stage))
+        """Whether it exists at a stage and is used there or later, so that it is resident without recomputation."""
+        return self.produced <= stage and (stage <= self.last_use or self.is_pinned_at(stage))
+
+    def is_needed_at(self, stage: int) -> bool:
+        """Whether it is resident at a stage in every plan: it is used there, or cannot leave, or not come back."""
+        if not self.is_live_at(stage):
+            return False
+        return not self.can_return or self.is_pinned_at(stage) or self._is_used_at(stage)
+
+    def next_use(self, stage: int) -> int:
+        """The stage by which a live family that is absent at a stage is resident again."""
+        if not self.latest:
+            return self.uses[bisect_right(self.uses, stage)]
+        return min(last for first, last in zip(self.uses, self.latest, strict=True) if first >= stage and last > stage)
+
+    def _is_used_at(self, stage: int) -> bool:
+        if self.latest:
+            return any(first == last == stage for first, last in zip(self.uses, self.latest, strict=True))
+        index = bisect_left(self.uses, stage)
+        return index < len(self.uses) and self.uses[index] == stage
 
     def is_dead_before(self, stage: int) -> bool:
         """Whether its last use lies before a stage, so that nothing but a recomputation needs it there."""
@@ -87,6 +115,11 @@ class Stages:
     load_bytes: tuple[int, ...]
     baseline_duration: int
 
+    @property
+    def end(self) -> int:
+        """The stage after the last one: where outputs are used."""
+        return len(self.load_bytes)
+
     def overloaded(self, budget_bytes: int) -> tuple[int, ...]:
         """The stages whose load exceeds the budget."""
         return tuple(stage for stage, load in enumerate(self.load_bytes) if load > budget_bytes)
@@ -110,7 +143,7 @@ def stages_within(ordered: Sequence[int], gap: Interval) -> Sequence[int]:
 def stages_from_graph(graph: Graph) -> Stages:
     """Group a graph's values into families and add up the load of every stage."""
     nodes = [graph.node_by_name[name] for name in graph.order]
-    root_by_value = _roots(graph, nodes)
+    root_by_value = owner_by_value(graph)
     families = _families(graph, nodes, root_by_value)
     index_by_root = {family.root: index for index, family in enumerate(families)}
     made: list[list[int]] = [[] for _ in nodes]
@@ -130,17 +163,7 @@ def stages_from_graph(graph: Graph) -> Stages:
     )
 
 
-def _roots(graph: Graph, nodes: Sequence[Node]) -> dict[str, str]:
-    root_by_value = {graph_input.name: graph_input.name for graph_input in graph.inputs}
-    for node in nodes:
-        for value in node.outputs:
-            base = graph.value_by_name[graph.base_by_value[value.name]]
-            taken = base.overwrites if isinstance(base, Value) else None
-            root_by_value[value.name] = base.name if taken is None else root_by_value[taken]
-    return root_by_value
-
-
-def _families(graph: Graph, nodes: Sequence[Node], root_by_value: dict[str, str]) -> tuple[Family, ...]:
+def _families(graph: Graph, nodes: Sequence[Node], root_by_value: Mapping[str, str]) -> tuple[Family, ...]:
     uses: dict[str, set[int]] = {root: set() for root in root_by_value.values()}
     pinned: dict[str, int] = {}
     overwritten = {

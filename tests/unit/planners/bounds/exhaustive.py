@@ -1,6 +1,6 @@
 """The least duration of any plan of a small graph, by looking at all of them (Dijkstra over what is resident).
 
-Shares no code with planners, bounds or the referee. A state is what is resident and where, how many nodes have run for
+Shares no code with planners, bounds or the referee. A state is what is resident and where, which nodes have run for
 the first time, and, where they matter, how often each has run and which column ran last in this stage.
 """
 
@@ -17,16 +17,21 @@ Where = tuple[tuple[str, tuple[str, int]], ...]  # value -> (root, number of the
 
 
 class State(NamedTuple):
-    num_first: int
+    done: frozenset[int]
     where: Where
     num_runs: tuple[int, ...]
     last_column: int
 
 
 def least_duration(
-    graph: Graph, budget_bytes: int, *, max_copies: int | None = None, is_staged: bool = False
+    graph: Graph,
+    budget_bytes: int,
+    *,
+    max_copies: int | None = None,
+    is_staged: bool = False,
+    is_order_free: bool = False,
 ) -> int | None:
-    """Least duration within the budget, the given order kept; None where no plan fits.
+    """Least duration within the budget, the given order kept unless it is free; None where no plan fits.
 
     Args:
         graph: At most about 6 nodes.
@@ -34,10 +39,11 @@ def least_duration(
         max_copies: Most executions of a node, or None for any number.
         is_staged: Only plans that recompute in the given order between two first executions, each node once, and
             after the last one only where the graph has outputs.
+        is_order_free: Whether first executions may come in any order.
     """
     nodes = [graph.node_by_name[name] for name in graph.order]
     start = tuple((item.name, (item.name, 0)) for item in graph.inputs)
-    first = State(0, canonical(dict(start)), (0,) * len(nodes), -1)
+    first = State(frozenset(), canonical(dict(start)), (0,) * len(nodes), -1)
     ticket = count()
     queue = [(0, next(ticket), first)]
     done: set[State] = set()
@@ -47,9 +53,11 @@ def least_duration(
             continue
         done.add(state)
         where = dict(state.where)
-        if state.num_first == len(nodes) and where.keys() >= set(graph.outputs):
+        if len(state.done) == len(nodes) and where.keys() >= set(graph.outputs):
             return duration
-        for cost, following in followers(graph, nodes, state, where, budget_bytes, max_copies, is_staged):
+        for cost, following in followers(
+            graph, nodes, state, where, budget_bytes, max_copies, is_staged, is_order_free
+        ):
             if following not in done:
                 heapq.heappush(queue, (duration + cost, next(ticket), following))
     return None
@@ -63,14 +71,18 @@ def followers(
     budget_bytes: int,
     max_copies: int | None,
     is_staged: bool,
+    is_order_free: bool,
 ) -> Iterator[tuple[int, State]]:
     for name in where:
         if graph.value_by_name[name].evictable:
             rest = {other: instance for other, instance in where.items() if other != name}
             yield 0, state._replace(where=canonical(rest))
-    is_over = state.num_first == len(nodes) and not graph.outputs
-    for position, node in enumerate(nodes[: state.num_first + 1]):
-        is_first = position == state.num_first
+    is_over = len(state.done) == len(nodes) and not graph.outputs
+    done_names = {nodes[position].name for position in state.done}
+    for position, node in enumerate(nodes):
+        is_first = position not in state.done
+        if is_first and not (set(node.after) <= done_names if is_order_free else position == len(state.done)):
+            continue
         if not is_first and not node.recomputable:
             continue
         if is_staged and not is_first and (position <= state.last_column or is_over):
@@ -86,7 +98,7 @@ def followers(
         runs = list(state.num_runs)
         runs[position] += 1 if max_copies is not None else 0
         last_column = (-1 if is_first else position) if is_staged else -1
-        yield node.duration, State(state.num_first + is_first, canonical(after), tuple(runs), last_column)
+        yield node.duration, State(state.done | {position}, canonical(after), tuple(runs), last_column)
 
 
 def execute(
