@@ -14,6 +14,7 @@ from lowtide.cli.figures import print_analysis, print_result
 from lowtide.cli.output import StdoutKeptClean, check_writable, print_error, print_json, print_text
 from lowtide.cli.progress import Interruption, ProgressLine
 from lowtide.cli.sources import SOURCE_HELP, add_working_folder_to_path, load_source
+from lowtide.cli.tflite import is_tflite, say_what_tflite_needs
 from lowtide.errors import InputError
 from lowtide.ir import Graph, PlanResult
 from lowtide.ir.serde import save_plan
@@ -44,6 +45,16 @@ def plan(
     """Plan SOURCE within a budget, or say what holds its memory."""
     _check_output(output, budget)
     add_working_folder_to_path()
+    if budget is None and is_tflite(source):
+        say_what_tflite_needs(
+            source,
+            planner=planner,
+            time_limit_seconds=_ANALYSIS_SECONDS if time_limit is None else time_limit,
+            seed=seed,
+            threads=threads,
+            as_json=as_json,
+        )
+        return ExitCode.DONE
     with StdoutKeptClean():
         graph = load_source(source)
     with StdoutKeptClean(), Interruption() as interruption, ProgressLine(graph.baseline_duration) as progress:

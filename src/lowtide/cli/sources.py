@@ -16,7 +16,7 @@ from lowtide.ir import Graph
 
 __all__ = ["SOURCE_HELP", "add_working_folder_to_path", "capture_target", "load_source"]
 
-SOURCE_HELP = "graph.json, a published instance, generate:SPEC, or pkg.module:function."
+SOURCE_HELP = "graph.json, a published instance, model.tflite, generate:SPEC, or pkg.module:function."
 _GENERATE = "generate:"
 _RETURNS = "must return (model, example_inputs) or (model, example_inputs, loss_function)"
 
@@ -31,6 +31,10 @@ def load_source(source: str) -> Graph:
         from lowtide.importers.generate import graph_from_spec
 
         return graph_from_spec(source)
+    if source.lower().endswith(".tflite"):
+        from lowtide.importers.tflite import capture_tflite
+
+        return capture_tflite(source)
     if Path(source).is_file() or source.endswith(".json"):
         from lowtide.importers.instances import load_any_graph
 

@@ -106,7 +106,8 @@ def test_sources_that_are_nothing(workplace: Path, source: str) -> None:
     with pytest.raises(InputError) as caught:
         sources.load_source(source)
     assert str(caught.value) == (
-        f"SOURCE {source!r} is no file: give graph.json, a published instance, generate:SPEC, or pkg.module:function"
+        f"SOURCE {source!r} is no file: give graph.json, a published instance, model.tflite, "
+        "generate:SPEC, or pkg.module:function"
     )
 
 

@@ -1,0 +1,111 @@
+"""What ``lowtide plan`` says of a .tflite model without a budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lowtide import api
+from lowtide.cli.output import count_of, print_facts, print_json, print_table, print_text
+from lowtide.emit.tflite_analysis import TfliteAnalysis, analyze_tflite
+from lowtide.importers.tflite import import_tflite
+from lowtide.importers.tflite_file import read_tflite
+from lowtide.ir import Graph, PlanResult
+from lowtide.units import format_bytes
+
+__all__ = ["is_tflite", "print_tflite_analysis", "say_what_tflite_needs"]
+
+_MOST_SHARE = 3  # three searches share the time
+
+
+def is_tflite(source: str | Path) -> bool:
+    """Whether a SOURCE names a .tflite file."""
+    return Path(source).suffix.lower() == ".tflite"
+
+
+def say_what_tflite_needs(
+    source: str, *, planner: str, time_limit_seconds: float, seed: int, threads: int | None, as_json: bool
+) -> None:
+    """Analyse a .tflite model and print it.
+
+    Raises:
+        FormatError: The file is broken or of a kind that is not taken.
+        MissingDependency: The extra ``tflite`` is not installed.
+    """
+
+    def plan_smallest(graph: Graph, *, keep_order: bool, max_copies: int | None) -> PlanResult:
+        return api.plan(
+            graph,
+            budget="min",
+            planner=planner,
+            keep_order=keep_order,
+            max_copies=max_copies,
+            time_limit_seconds=time_limit_seconds / _MOST_SHARE,
+            seed=seed,
+            threads=threads,
+            bound=False,
+        )
+
+    analysis = analyze_tflite(import_tflite(read_tflite(source)), plan_smallest)
+    if as_json:
+        print_json(analysis.as_dict())
+    else:
+        print_tflite_analysis(analysis, source)
+
+
+def print_tflite_analysis(analysis: TfliteAnalysis, source: str) -> None:
+    """Print where the arena goes and what could make it smaller."""
+    bottleneck = f"{analysis.bottleneck_op} {analysis.bottleneck_node}" if analysis.bottleneck_node else "the inputs"
+    print_facts(
+        [
+            ("model", f"{analysis.model}, {count_of(analysis.num_operators, 'operator')}"),
+            ("arena now", f"{_bytes(analysis.arena_bytes)}, as TensorFlow Lite Micro packs it"),
+            ("largest op", f"{_bytes(analysis.largest_working_set_bytes)}: {bottleneck}"),
+        ]
+    )
+    print_text()
+    print_table(
+        ("bytes", "arena", "saved", "by"),
+        [
+            _row(analysis, analysis.by_offsets_bytes, "prescribed offsets alone"),
+            _row(analysis, analysis.by_order_bytes, "another order, too"),
+            _row(analysis, analysis.by_recompute_bytes, _describe_recomputation(analysis)),
+        ],
+        right=(0, 1, 2),
+    )
+    print_text()
+    for line in _advise(analysis, source):
+        print_text(line)
+
+
+def _row(analysis: TfliteAnalysis, size_bytes: int, means: str) -> tuple[str, str, str, str]:
+    saved = 100 * (1 - size_bytes / analysis.arena_bytes) if analysis.arena_bytes else 0.0
+    return (str(size_bytes), format_bytes(size_bytes), f"{saved:.1f} %", means)
+
+
+def _describe_recomputation(analysis: TfliteAnalysis) -> str:
+    if not analysis.num_recomputes:
+        return "recomputation, too: nothing more"
+    return f"{count_of(analysis.num_recomputes, 'recomputation')}, too: TDI {analysis.tdi_percent:.1f} %, estimated"
+
+
+def _advise(analysis: TfliteAnalysis, source: str) -> list[str]:
+    lines = []
+    if analysis.is_op_bound:
+        lines.append(
+            f"Op-bound: {analysis.bottleneck_node or 'the inputs'} alone needs what lives at the peak, so no order or "
+            "recomputation can help. Make its inputs and outputs smaller, or split it."
+        )
+    if analysis.best_bytes < analysis.arena_bytes:
+        lines.append(
+            f"lowtide plan {source} --budget min -o plan.json; lowtide export {source} plan.json -o smaller.tflite "
+            "--check"
+        )
+    elif not analysis.is_op_bound:
+        lines.append("Nothing smaller than the arena now was found. More time (--time-limit) may find it.")
+    if analysis.missing_ops:
+        lines.append(f"The stock TensorFlow Lite Micro has no kernel for: {', '.join(analysis.missing_ops)}.")
+    return lines
+
+
+def _bytes(size_bytes: int) -> str:
+    return f"{size_bytes} bytes = {format_bytes(size_bytes)}"
