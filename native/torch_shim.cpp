@@ -34,6 +34,7 @@ struct Shim {
   std::vector<std::unique_ptr<Runtime>> retired;  // budgets that are over; a few bytes each
   std::vector<online::Event> events;
   std::vector<c10::RegistrationHandleRAII> registrations;
+  std::vector<c10::RegistrationHandleRAII> shields;
   std::size_t num_registered_ops = 0;
 };
 
@@ -101,7 +102,7 @@ namespace {
 }
 
 void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below, Stack& stack,
-                 std::unique_lock<std::recursive_mutex>& lock) {
+                 std::unique_lock<std::recursive_mutex>& lock, bool is_shield = false) {
   Call call(runtime, info, below, stack);
   try {
     call.begin();
@@ -110,7 +111,7 @@ void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below
   }
   lock.unlock();
   try {
-    call.execute();
+    is_shield ? call.execute_shielded() : call.execute();
   } catch (...) {
     lock.lock();
     call.abort();
@@ -136,6 +137,27 @@ void hook(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack)
   runtime->sweep_externals();
   const auto dropped = runtime->take_dropped();
   lock.unlock();
+}
+
+// For composites that read bytes themselves, above autograd: their inputs are resident and locked while they run.
+void shield(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  Runtime* runtime = inside;
+  if (runtime == nullptr) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+  std::unique_lock<std::recursive_mutex> lock(shim_mutex());
+  run_tracked(*runtime, runtime->ops().of(op), keys, *stack, lock, true);
+}
+
+// Only while a budget is on: a kernel at an autograd key changes what torch's tracers see.
+void raise_shields() {
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& [name, overload] : detail::kShielded) {
+    const auto op = dispatcher.findSchema({name, overload});
+    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) continue;
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::AutogradCPU)) continue;
+    shim().shields.push_back(dispatcher.registerImpl(op->operator_name(), c10::DispatchKey::AutogradCPU,
+                                                     c10::KernelFunction::makeFromBoxedFunction<&shield>(),
+                                                     std::nullopt, nullptr, "lowtide"));
+  }
 }
 
 // Kernels for the Composite* keys win over a fallback: those ops get the hook one by one.
@@ -264,6 +286,7 @@ void enter(const py::dict& given) {
   if (has_events) all.runtime->engine().set_log(&all.events);
   inside = all.runtime.get();
   is_on = true;
+  raise_shields();
   c10::impl::tls_set_dispatch_key_included(kHookKey, true);
 }
 
@@ -277,6 +300,7 @@ void leave() {
   const std::int64_t num_pointers = all.runtime->close();
   inside = nullptr;
   is_on = false;
+  all.shields.clear();
   dropped = all.runtime->take_dropped();
   all.graveyard.keep(all.runtime->take_arena(), num_pointers);
   all.runtime->engine().set_log(nullptr);
@@ -324,17 +348,17 @@ py::dict stats() {
   all["num_survivors"] = own.num_survivors;
   all["num_restored"] = own.num_restored;
   all["num_lost"] = own.num_lost;
+  all["recompute_seconds"] = own.recompute_seconds;
   all["num_kept_arenas"] = shim().graveyard.num_arenas();
   all["kept_arena_bytes"] = shim().graveyard.bytes();
   return all;
 }
 
 py::list events() {
-  static constexpr const char* kNames[] = {"call", "recompute", "alloc", "free", "evict", "move"};
   const Lock lock(shim_mutex());
   py::list all;
   for (const online::Event& event : shim().events) {
-    all.append(py::make_tuple(kNames[static_cast<std::size_t>(event.kind)], event.id, event.offset, event.size));
+    all.append(py::make_tuple(online::name_of(event.kind), event.id, event.offset, event.size));
   }
   return all;
 }
@@ -370,6 +394,19 @@ void act_on(const at::Tensor& tensor, Action action) {
 
 void pin(const at::Tensor& tensor) {
   act_on(tensor, [](Engine& engine, CellId cell) { engine.pin(cell); });
+}
+
+void unpin(const at::Tensor& tensor) {
+  act_on(tensor, [](Engine& engine, CellId cell) {
+    if (engine.cell(cell).pins > 0) engine.unpin(cell);
+  });
+}
+
+// In a forked child: its parent's budget is not its own. Tensors that were resident stay readable.
+void abandon() {
+  c10::impl::tls_set_dispatch_key_included(kHookKey, false);
+  inside = nullptr;
+  is_on = false;
 }
 
 void materialize(const at::Tensor& tensor) {
@@ -409,6 +446,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("stats", &stats);
   module.def("events", &events);
   module.def("pin", torch::wrap_pybind_function(&pin), pybind11::arg("tensor"));
+  module.def("unpin", torch::wrap_pybind_function(&unpin), pybind11::arg("tensor"));
+  module.def("abandon", &abandon);
   module.def("materialize", torch::wrap_pybind_function(&materialize), pybind11::arg("tensor"));
   module.def("evict", &evict, pybind11::arg("tensor"));
   module.def("cell_of", &cell_of, pybind11::arg("tensor"));

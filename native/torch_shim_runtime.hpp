@@ -15,6 +15,7 @@
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -59,6 +60,7 @@ struct Handle {
 struct ShimStats {
   std::int64_t num_tracked = 0, num_passed = 0, num_foreign = 0, bytes_foreign = 0, num_externals = 0;
   std::int64_t num_unreplayable = 0, num_survivors = 0, num_restored = 0, num_lost = 0;
+  double recompute_seconds = 0.0;
 };
 
 class Runtime final : public online::Host {
@@ -435,9 +437,11 @@ inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
   const std::vector<std::int64_t> sizes = engine_.tape().record(record).sizes;
   const OpInfo* outer = std::exchange(running_, recipe.info);
   const Temper outer_temper = std::exchange(temper_, static_cast<Temper>(engine_.tape().record(record).temper));
+  const auto started = std::chrono::steady_clock::now();
   const auto restore_running = [&] {
     running_ = outer;
     temper_ = outer_temper;
+    stats_.recompute_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   };
   try {
     std::vector<void*> data;

@@ -14,8 +14,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -54,12 +56,13 @@ struct EngineConfig {
   std::int32_t max_depth = 1000;  // longer chains of records are cut
   double max_cost = std::numeric_limits<double>::infinity();  // clock at which the run counts as thrashing
   std::uint64_t seed = 0;
+  int experiment = 0;
 };
 
 struct EngineStats {
   std::int64_t num_calls = 0, num_recomputes = 0, num_evictions = 0, num_searches = 0, num_compactions = 0;
   std::int64_t bytes_evicted = 0, bytes_moved = 0, resident_bytes = 0, peak_bytes = 0, num_frozen = 0;
-  double base_cost = 0.0, recompute_cost = 0.0, search_seconds = 0.0, fragmentation_sum = 0.0;
+  double base_cost = 0.0, recompute_cost = 0.0, move_cost = 0.0, search_seconds = 0.0, fragmentation_sum = 0.0;
 };
 
 class OutOfMemory : public std::runtime_error {
@@ -227,6 +230,20 @@ class Engine {
     unlock(inputs);
   }
 
+  // The op found no room, and has given back what it took: make a hole of `size` bytes by sliding blocks together, its
+  // own inputs among them, so that it may be tried once more. False where that cannot be done.
+  bool make_way(std::span<const CellId> inputs, std::int64_t size) {
+    if (config_.compaction == Compaction::kNever || config_.is_ideal) return false;
+    unwound_.assign(inputs.begin(), inputs.end());
+    pool::BlockId room = pool::kNone;
+    for (const bool may_take_backward : {false, true}) {
+      if (room == pool::kNone) room = squeeze(size, config_.places[0], may_take_backward);
+    }
+    unwound_.clear();
+    if (room != pool::kNone) pool_.free(room);
+    return room != pool::kNone;
+  }
+
   // The op is done. Returns its record (kNone: none is needed); `cells` gets one cell per output.
   RecordId end(const Call& call, std::span<const CellId> inputs, std::span<const Output> outputs,
                std::vector<CellId>& cells) {
@@ -372,6 +389,7 @@ class Engine {
   std::vector<std::pair<CellId, Spot>> copies_;  // copy-on-write in progress: the new bytes of a cell
   std::vector<RecordId> awaited_;                // records about to be recomputed
   std::int32_t num_sessions_ = 0;
+  std::vector<CellId> unwound_;                  // inputs of an op that will be tried again: they may move
   std::vector<CellId> zombies_;                  // leaves that the program dropped and living records read
 
   static pool::SmallOptions small_options(const EngineConfig& config) {
@@ -544,12 +562,27 @@ class Engine {
   // Run a record whose inputs are resident and locked.
   void execute_again(RecordId id, CellId target) {
     std::vector<Spot> spots(tape_.record(id).outputs.size());
+    const auto replay = [&] {
+      try {
+        prepare_overwrites(id, spots);
+        host_.replay(id, spots);
+      } catch (...) {
+        for (std::size_t index = 0; index < spots.size(); ++index) {
+          free_spot(spots[index], tape_.record(id).sizes[index]);
+          spots[index] = Spot{};
+        }
+        throw;
+      }
+    };
     try {
-      prepare_overwrites(id, spots);
-      host_.replay(id, spots);
-    } catch (...) {
-      for (std::size_t index = 0; index < spots.size(); ++index) free_spot(spots[index], tape_.record(id).sizes[index]);
-      throw;
+      replay();
+    } catch (const OutOfMemory&) {
+      const std::vector<CellId>& taken = tape_.record(id).overwrites;
+      const bool is_out_of_place = std::all_of(taken.begin(), taken.end(), [](CellId old) { return old == kNone; });
+      const std::vector<std::int64_t>& sizes = tape_.record(id).sizes;
+      const std::int64_t size = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+      if (!is_out_of_place || !make_way(tape_.record(id).inputs, size)) throw;
+      replay();
     }
     const Record& record = tape_.record(id);
     clock_ += record.cost;
@@ -754,6 +787,10 @@ class Engine {
     const Cell& subject = tape_.cell(id);
     if (subject.backward && !may_take_backward) return kForbidden;
     const auto size = static_cast<double>(block.size);
+    if (subject.backward && (config_.experiment & 1)) return tape_.projected_cost(id);
+    if (config_.experiment & 2) return tape_.neighborhood_cost(id) / staleness(id);
+    if (config_.experiment & 8) return tape_.projected_cost(id) / std::sqrt(staleness(id));
+    if (config_.experiment & 16) return tape_.projected_cost(id) / (staleness(id)*staleness(id));
     switch (config_.score) {
       case Score::kCoop: return tape_.projected_cost(id) / staleness(id);
       case Score::kDtr: return tape_.projected_cost(id) / (staleness(id) * size);
@@ -824,17 +861,74 @@ class Engine {
     return block;
   }
 
-  // No window is large enough: evict what is cheapest per byte wherever it lies, and slide what stays together.
+  // A run between blocks that must stay where they are, and what would have to go from it.
+  struct Squeeze {
+    double cost = std::numeric_limits<double>::infinity();
+    std::vector<CellId> victims;
+    bool is_found() const { return cost < std::numeric_limits<double>::infinity(); }
+  };
+
+  struct Candidate {
+    double per_byte, worth;
+    std::int64_t size;
+    CellId id;
+  };
+
+  // No window is large enough: of the runs whose blocks may all move, take the one where evicting what is cheapest per
+  // byte costs least, and slide together what stays.
   pool::BlockId squeeze(std::int64_t size, pool::Place place, bool may_take_backward) {
-    while (true) {
-      if (pool_.free_bytes() >= size && compact(size)) return pool_.allocate(size, kRaw, place);
-      const pool::BlockId victim = find_cheapest(pool_, [this, may_take_backward](const pool::Block& block) {
-        const double price = worth(block, may_take_backward);
-        return price == kForbidden ? price : price / static_cast<double>(block.size);
-      });
-      if (victim == pool::kNone) return pool::kNone;
-      evict(static_cast<CellId>(pool_[victim].owner));
+    return carry_out(plan_squeeze(size, may_take_backward), size, place);
+  }
+
+  pool::BlockId carry_out(const Squeeze& plan, std::int64_t size, pool::Place place) {
+    if (!plan.is_found()) return pool::kNone;
+    for (const CellId id : plan.victims) evict(id);
+    return compact(size) ? pool_.allocate(size, kRaw, place) : pool::kNone;
+  }
+
+  Squeeze plan_squeeze(std::int64_t size, bool may_take_backward) {
+    Squeeze best;
+    std::int64_t free = 0;
+    std::vector<Candidate> candidates;
+    const auto finish_run = [&] {
+      Squeeze run = squeeze_of(size, free, candidates);
+      if (run.cost < best.cost) best = std::move(run);
+      free = 0;
+      candidates.clear();
+    };
+    for (pool::BlockId id = pool_.first(); id != pool::kNone; id = pool_[id].next) {
+      const pool::Block& block = pool_[id];
+      if (block.owner == pool::kFree) {
+        free += block.size;
+      } else if (!may_move(block)) {
+        finish_run();
+      } else if (const double price = worth(block, may_take_backward); price != kForbidden) {
+        candidates.push_back({price / static_cast<double>(block.size), price, block.size,
+                              static_cast<CellId>(block.owner)});
+      }
     }
+    finish_run();
+    return best;
+  }
+
+  static Squeeze squeeze_of(std::int64_t size, std::int64_t free, std::vector<Candidate>& candidates) {
+    Squeeze run;
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& one, const Candidate& other) { return one.per_byte < other.per_byte; });
+    std::size_t end = 0;
+    for (; free < size && end < candidates.size(); ++end) free += candidates[end].size;
+    if (free < size) return run;
+    run.cost = 0.0;
+    for (std::size_t index = end; index-- > 0;) {  // the dearest first: it may not be needed after all
+      const Candidate& candidate = candidates[index];
+      if (free - candidate.size >= size) {
+        free -= candidate.size;
+        continue;
+      }
+      run.cost += candidate.worth;
+      run.victims.push_back(candidate.id);
+    }
+    return run;
   }
 
   pool::BlockId clear_tier(std::int64_t size, pool::Place place, bool may_take_backward) {
@@ -847,6 +941,18 @@ class Engine {
       } else if (config_.method == Method::kWindow) {
         const Window window = find_window(pool_, size, price, run_);
         if (window.first == pool::kNone) return pool::kNone;
+        if (config_.compaction == Compaction::kWhenCheaper) {
+          double window_cost = 0.0, squeeze_cost = 0.0;
+          for (pool::BlockId id = window.first;; id = pool_[id].next) {
+            if (pool_[id].owner != pool::kFree) window_cost += tape_.projected_cost(static_cast<CellId>(pool_[id].owner));
+            if (id == window.last) break;
+          }
+          const Squeeze plan = plan_squeeze(size, may_take_backward);
+          for (const CellId id : plan.victims) squeeze_cost += tape_.projected_cost(id);
+          const Slide moves = plan_slide(size, plan.victims);
+          squeeze_cost += config_.copy_cost_per_byte * static_cast<double>(moves.owned);
+          if (squeeze_cost < window_cost) return carry_out(plan, size, place);
+        }
         evict_window(window);
       } else {
         const pool::BlockId victim = find_cheapest(pool_, price);
@@ -880,15 +986,24 @@ class Engine {
   bool may_move(const pool::Block& block) const {
     if (block.pins > 0 || block.owner >= kRaw || block.owner < 0) return false;
     const Cell& subject = tape_.cell(static_cast<CellId>(block.owner));
-    return subject.locks == 0 && subject.pins == 0;
+    if (subject.pins > 0) return false;
+    return subject.locks == 0 || (subject.locks == 1 && contains(unwound_, static_cast<CellId>(block.owner)));
   }
 
   // Slide blocks together until a hole holds `size`: the run whose owned bytes are fewest.
-  bool compact(std::int64_t size) {
+  struct Slide {
+    pool::BlockId first = pool::kNone, last = pool::kNone;
+    std::int64_t owned = std::numeric_limits<std::int64_t>::max();
+  };
+
+  Slide plan_slide(std::int64_t size, const std::vector<CellId>& gone) {
+    const auto is_free = [&gone](const pool::Block& block) {
+      return block.owner == pool::kFree || (!gone.empty() && block.owner >= 0 && block.owner < kRaw && contains(gone, static_cast<CellId>(block.owner)));
+    };
     std::vector<pool::BlockId> run;
     std::size_t low = 0;
-    std::int64_t free = 0, owned = 0, least = std::numeric_limits<std::int64_t>::max();
-    pool::BlockId first = pool::kNone, last = pool::kNone;
+    std::int64_t free = 0, owned = 0;
+    Slide best;
     for (pool::BlockId id = pool_.first(); id != pool::kNone; id = pool_[id].next) {
       const pool::Block& block = pool_[id];
       if (block.owner != pool::kFree && !may_move(block)) {
@@ -898,23 +1013,27 @@ class Engine {
         continue;
       }
       run.push_back(id);
-      (block.owner == pool::kFree ? free : owned) += block.size;
+      (is_free(block) ? free : owned) += block.size;
       while (low < run.size()) {
         const pool::Block& lowest = pool_[run[low]];
-        if (lowest.owner == pool::kFree ? free - lowest.size < size : free < size) break;
-        (lowest.owner == pool::kFree ? free : owned) -= lowest.size;
+        const bool was_free = is_free(lowest);
+        if (was_free ? free - lowest.size < size : free < size) break;
+        (was_free ? free : owned) -= lowest.size;
         ++low;
       }
-      if (free < size || owned >= least) continue;
-      least = owned;
-      first = run[low];
-      last = id;
+      if (free < size || owned >= best.owned) continue;
+      best = Slide{run[low], id, owned};
     }
-    if (first == pool::kNone) return false;
+    return best;
+  }
+
+  bool compact(std::int64_t size) {
+    const Slide best = plan_slide(size, {});
+    if (best.first == pool::kNone) return false;
     std::vector<CellId> movers;
-    for (pool::BlockId id = first;; id = pool_[id].next) {
+    for (pool::BlockId id = best.first;; id = pool_[id].next) {
       if (pool_[id].owner != pool::kFree) movers.push_back(static_cast<CellId>(pool_[id].owner));
-      if (id == last) break;
+      if (id == best.last) break;
     }
     ++stats_.num_compactions;
     for (const CellId id : movers) slide(id);
@@ -928,7 +1047,9 @@ class Engine {
     spot.offset = pool_[spot.block].offset;
     if (spot.offset == from) return;
     stats_.bytes_moved += tape_.cell(id).size;
-    clock_ += config_.copy_cost_per_byte * static_cast<double>(tape_.cell(id).size);
+    const double cost = config_.copy_cost_per_byte * static_cast<double>(tape_.cell(id).size);
+    clock_ += cost;
+    stats_.move_cost += cost;
     log(EventKind::kMove, id, spot.offset, tape_.cell(id).size);
     host_.moved(id, from, spot.offset, tape_.cell(id).size);
   }

@@ -17,9 +17,9 @@ _PAGE_BYTES = 4096
 
 POLICIES: dict[str, dict[str, Any]] = {
     "coop": {},
-    "dtr": {"method": "one_by_one", "score": "dtr", "is_copy_on_write": True, "partitions": False},
-    "dte": {"method": "one_by_one", "score": "dte", "is_copy_on_write": True, "partitions": False},
-    "lru": {"method": "one_by_one", "score": "lru", "is_copy_on_write": True, "partitions": False},
+    "dtr": {"method": "one_by_one", "score": "dtr", "is_copy_on_write": True, "has_one_end": True},
+    "dte": {"method": "one_by_one", "score": "dte", "is_copy_on_write": True, "has_one_end": True},
+    "lru": {"method": "one_by_one", "score": "lru", "is_copy_on_write": True, "has_one_end": True},
 }
 """The policies of the live runtime, and what each changes in the engine."""
 

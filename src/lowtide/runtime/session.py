@@ -85,7 +85,8 @@ class Session:
         shim = self._require_shim()
         try:
             self._final = self._read_stats(shim)
-            summary = shim.leave()
+            shim.leave()
+            summary = shim.stats()
         finally:
             self._state = "left"
             _Current.session = None

@@ -110,5 +110,5 @@ _SOURCE_BY_FIELD = {
     "moved_bytes": "bytes_moved",
     "num_frozen": "num_frozen",
     "num_outside": "num_foreign",
-    "outside_bytes": "foreign_bytes",
+    "outside_bytes": "bytes_foreign",
 }
