@@ -72,6 +72,9 @@ class Call {
     info_.handle.redispatchBoxed(below_, &stack_);
   }
 
+  // Without the lock, above the hook: what the composite calls comes through here again.
+  void execute_shielded() { info_.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack_); }
+
   // The op threw, or could not begin.
   void abort() {
     runtime_.set_running(nullptr, Temper::kResident);

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace lowtide::shim {
@@ -74,6 +75,17 @@ inline const Names kPassNames = {
 // They change which bytes a tensor has, not the bytes.
 inline const Names kGatherNames = {"resize_", "resize_as_", "resize_as_sparse_", "set_", "set", "_resize_output_",
                                    "set_data", "swap_", "_lazy_clone", "pin_memory", "_pin_memory"};
+
+// Composites above autograd that read bytes themselves, past the dispatcher: they get a shield, see torch_shim.cpp.
+inline constexpr std::pair<const char*, const char*> kShielded[] = {
+    {"aten::max_pool1d", ""}, {"aten::tensor_split", "tensor_indices_or_sections"}, {"aten::ctc_loss", "Tensor"}};
+
+inline bool is_shielded(const c10::OperatorName& operator_name) {
+  for (const auto& [name, overload] : kShielded) {
+    if (operator_name.name == name && operator_name.overload_name == overload) return true;
+  }
+  return false;
+}
 
 // In place, yet every element is written and none is read.
 inline const Names kOverwriteNames = {"zero_",     "fill_",        "normal_",    "uniform_",     "random_", "bernoulli_",
@@ -150,7 +162,7 @@ inline bool is_opaque(std::string_view space, std::string_view name) {
 }
 
 inline Mode mode_of(const c10::OperatorHandle& handle, std::string_view space, std::string_view name) {
-  if (contains(kGatherNames, name)) return Mode::kGather;
+  if (contains(kGatherNames, name) || is_shielded(handle.operator_name())) return Mode::kGather;
   if (space != "aten" && space != "prims") return Mode::kTrack;
   if (contains(kPassNames, name) || is_view_schema(handle.schema())) return Mode::kPass;
   return handle.hasTag(at::Tag::inplace_view) ? Mode::kPass : Mode::kTrack;
