@@ -103,6 +103,8 @@ class CheckmateLpPlanner:
             if solved.values is not None:
                 for runs in _rounded(instance, variables, solved.values, seed=request.seed):
                     answer.take(runs)
+                    if answer.is_over:
+                        break
         return answer.proposal()
 
 

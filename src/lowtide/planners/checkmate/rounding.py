@@ -73,7 +73,7 @@ def _complete_stage(
     before: set[int] = set()  # read by a node that comes before the one that would make it in this stage
     for node in range(stage, -1, -1):
         makes = instance.made_in(stage, node) if instance.may_run(stage, node) else ()
-        if node == stage or not (wanted - given).isdisjoint(makes):
+        if node == stage or any(storage in wanted and storage not in given for storage in makes):
             computed.append(node)
             made.update(makes)
             reads = instance.read_in(stage, node)

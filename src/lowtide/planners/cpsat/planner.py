@@ -24,7 +24,7 @@ __all__ = ["MAX_RUNS", "CpsatPlanner"]
 
 logger = logging.getLogger("lowtide")
 
-MAX_RUNS = 200_000
+MAX_RUNS = 100_000
 """Most pairs (stage, node to run again); a chain of layers has about n^2/2 for n nodes."""
 
 _SEARCH_WORK_PER_NODE = 1_000_000

@@ -144,13 +144,45 @@ def test_outputs_are_made_again_after_the_last_node(least_duration: Least) -> No
     assert check_against(graph, 9, None, 10) is Status.OPTIMAL
 
 
-def test_a_layered_graph_is_proven_where_the_first_plan_is_not() -> None:
-    graph = graph_from_spec("layered?n=30&seed=4")
+@pytest.mark.parametrize("seed", [4, 6])
+def test_layered_graphs_of_thirty_nodes_are_closed(seed: int) -> None:
+    graph = graph_from_spec(f"layered?n=30&seed={seed}")
     budget_bytes = baseline(graph).peak_bytes * 8 // 10
     proposal = ask(graph, budget_bytes)
     assert proposal.status is Status.OPTIMAL
     assert proposal.steps is not None
-    assert replay(graph, proposal.steps).duration == proposal.lower_bound_duration
+    figures = replay(graph, proposal.steps)
+    assert figures.duration == proposal.lower_bound_duration
+    assert figures.duration > graph.baseline_duration
+    assert figures.peak_bytes <= budget_bytes
+
+
+def test_the_optimum_can_lie_below_that_of_staged_plans() -> None:
+    graph = graph_from_spec("layered?n=30&seed=0")
+    budget_bytes = baseline(graph).peak_bytes * 8 // 10
+    proposal = ask(graph, budget_bytes)
+    assert proposal.status is Status.OPTIMAL
+    assert proposal.steps is not None
+    figures = replay(graph, proposal.steps)
+    assert figures.peak_bytes <= budget_bytes
+    assert figures.duration < 12_606  # the least of staged plans, which planner checkmate proves in half a minute
+
+
+def test_the_bound_reached_is_told_when_the_search_is_stopped() -> None:
+    graph = graph_from_spec("layered?n=30&seed=5")
+    bounds: list[int] = []
+
+    def note(incumbent: Incumbent) -> None:
+        if (incumbent.lower_bound_duration or 0) > graph.baseline_duration:
+            bounds.append(incumbent.lower_bound_duration or 0)
+
+    request = PlanRequest(
+        graph, baseline(graph).peak_bytes * 8 // 10, on_progress=note, should_stop=lambda: bool(bounds)
+    )
+    proposal = CpsatPlanner().propose(request)
+    assert proposal.status is Status.FEASIBLE
+    assert bounds
+    assert proposal.lower_bound_duration == bounds[-1]
 
 
 def test_it_is_a_planner() -> None:
