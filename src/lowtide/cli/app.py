@@ -20,6 +20,7 @@ from lowtide.cli.capture import capture
 from lowtide.cli.demo import demo
 from lowtide.cli.doctor import doctor
 from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.export import export
 from lowtide.cli.output import print_error
 from lowtide.cli.plan import plan
 from lowtide.cli.run import SCRIPT_CONTEXT, run
@@ -40,7 +41,7 @@ _app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, capture, plan, verify, doctor, build, simulate, sweep):
+for _command in (demo, capture, plan, verify, export, doctor, build, simulate, sweep):
     _app.command()(_command)
 _app.command(context_settings=SCRIPT_CONTEXT)(run)
 

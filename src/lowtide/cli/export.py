@@ -1,0 +1,98 @@
+"""``lowtide export``: a model as its runtime executes it within a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowtide import api
+from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_text
+from lowtide.cli.tflite import is_tflite
+from lowtide.cli.tflite_check import print_tflite_check
+from lowtide.emit.tflite import TfliteExport, export_tflite
+from lowtide.emit.tflite_check import TfliteCheck, check_tflite
+from lowtide.emit.tflite_run import RuntimeRefused
+from lowtide.emit.tflite_writer import write_bytes_atomically
+from lowtide.errors import InputError
+from lowtide.importers.tflite import import_tflite
+from lowtide.importers.tflite_file import read_tflite
+from lowtide.ir.serde import load_plan
+from lowtide.units import format_bytes
+
+__all__ = ["export"]
+
+
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="model.tflite, the file that was planned.")],
+    plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="plan.json of lowtide plan MODEL --budget B.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the new model here.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Run both on the installed runtimes; compare outputs and memory.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write the file even if it would not help.")] = False,
+) -> int:
+    """Write MODEL in the order and at the addresses of PLAN."""
+    _check_names(model, output)
+    source = import_tflite(read_tflite(model))
+    exported = export_tflite(source, api.verify(source.graph, load_plan(plan_file)))
+    checked = None
+    if check:
+        try:
+            checked = check_tflite(model.read_bytes(), exported.data)
+        except RuntimeRefused as error:
+            print_error(f"nothing is written: the original runs, the new file does not: {error}")
+            return ExitCode.CHECK_FAILED
+    _print_export(exported)
+    if checked is not None:
+        print_tflite_check(checked)
+        if not checked.is_passed:
+            print_error(f"nothing is written: {_describe_failure(checked)}")
+            return ExitCode.CHECK_FAILED
+    if not _helps(exported, checked) and not force:
+        print_error(
+            "nothing is written: the new file would need no less memory than the original. Plan with a smaller "
+            "--budget (min), or write it anyway with --force"
+        )
+        return ExitCode.CHECK_FAILED
+    write_bytes_atomically(output, exported.data)
+    print_text(f"Model written to {output}")
+    return ExitCode.DONE
+
+
+def _check_names(model: Path, output: Path) -> None:
+    if not is_tflite(model):
+        raise InputError(f"MODEL {str(model)!r} is no .tflite file: lowtide export writes those only")
+    if not is_tflite(output):
+        raise InputError(f"-o {output}: name a .tflite file")
+    if output.exists() and model.exists() and output.samefile(model):
+        raise InputError(f"-o {output}: is the model itself: name another file")
+    check_writable(output)
+
+
+def _helps(exported: TfliteExport, checked: TfliteCheck | None) -> bool:
+    """By measured bytes where there are some, by the model of the arena otherwise."""
+    totals = None if checked is None else checked.micro_totals
+    return exported.helps if totals is None else totals[1] < totals[0]
+
+
+def _describe_failure(checked: TfliteCheck) -> str:
+    for runtime in (checked.micro, checked.litert):
+        if runtime.num_different:
+            different = count_of(runtime.num_different, "output")
+            return f"{different} of {checked.num_outputs} on {runtime.runtime} differ; this is a bug, please report it"
+    return f"no installed runtime runs the original: {checked.micro.refusal}"
+
+
+def _print_export(exported: TfliteExport) -> None:
+    before, after = exported.before.head_bytes, exported.after.head_bytes
+    saved = 100 * (1 - after / before) if before else 0.0
+    print_facts(
+        [
+            ("arena", f"{before} -> {after} bytes ({format_bytes(after)}), {saved:.1f} % less, persistent part apart"),
+            ("recomputed", count_of(exported.num_recomputes, "operator")),
+            ("flash", f"{exported.flash_delta_bytes:+d} bytes"),
+        ]
+    )
