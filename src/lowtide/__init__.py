@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Analysis,
         PlannerFailed,
         analyze,
+        budget,
         capture,
         compile,  # noqa: A004 - the name users know from torch.compile
         last_compilation,
@@ -40,12 +41,14 @@ if TYPE_CHECKING:
         PlanningError,
         PlanRejected,
         RefereeError,
+        ShimError,
         TraceRejected,
         UnitError,
     )
     from lowtide.ir import Graph, Plan, PlanResult, Status, Trace
     from lowtide.ir.serde import load_graph, load_plan, load_trace, save_graph, save_plan, save_trace
     from lowtide.referee import VerifiedPlan
+    from lowtide.runtime.errors import LowtideOutOfMemory
     from lowtide.simulator.result import Simulation
 
 __version__ = "0.1.0"
@@ -61,6 +64,7 @@ __all__ = [
     "InputError",
     "LayoutRejected",
     "LowtideError",
+    "LowtideOutOfMemory",
     "MissingDependency",
     "NoPlanFound",
     "Plan",
@@ -69,6 +73,7 @@ __all__ = [
     "PlannerFailed",
     "PlanningError",
     "RefereeError",
+    "ShimError",
     "Simulation",
     "Status",
     "Trace",
@@ -77,6 +82,7 @@ __all__ = [
     "VerifiedPlan",
     "__version__",
     "analyze",
+    "budget",
     "capture",
     "compile",
     "last_compilation",
@@ -101,6 +107,7 @@ _MODULE_BY_NAME = {
             "Analysis",
             "PlannerFailed",
             "analyze",
+            "budget",
             "capture",
             "compile",
             "last_compilation",
@@ -121,6 +128,7 @@ _MODULE_BY_NAME = {
     ),
     "Simulation": "lowtide.simulator.result",
     "VerifiedPlan": "lowtide.referee",
+    "LowtideOutOfMemory": "lowtide.runtime.errors",
 }
 
 

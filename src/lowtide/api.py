@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import torch
 
     from lowtide.emit.torch_backend import Compilation
+    from lowtide.runtime.session import Session
     from lowtide.simulator.result import MinimumBudget, Simulation
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Holding",
     "PlannerFailed",
     "analyze",
+    "budget",
     "capture",
     "compile",
     "dynamo_backend",
@@ -497,3 +499,48 @@ def _as_missing_torch(error: ModuleNotFoundError, *, needed_for: str) -> Excepti
     if error.name is not None and error.name.split(".")[0] == "torch":
         return MissingDependency("torch", extra="torch", needed_for=needed_for)
     return error
+
+
+def budget(
+    budget: int | str,
+    *,
+    policy: str = "coop",
+    seed: int = 0,
+    max_recompute_percent: float = 900.0,
+) -> Session:
+    """Run eager PyTorch code, as it is, within an arena of that many bytes.
+
+        with lowtide.budget("1GiB") as session:
+            train(model, loader)
+        print(session.stats)
+
+    Every tensor byte that the entering thread allocates on the CPU inside the block lives in the arena. When it is
+    full, values are evicted; what is needed again is recomputed. Loss, gradients, buffers and the state of the random
+    number generator come out as without it, to the bit.
+
+    Args:
+        budget: Bytes, or text such as ``"1GiB"``. No percentage: what eager code needs is not known ahead.
+        policy: What to evict: ``"coop"`` (Zhang et al., NeurIPS 2023, and improvements), ``"dtr"``, ``"dte"``,
+            ``"lru"`` to compare with.
+        seed: For policies that draw.
+        max_recompute_percent: Recomputation, in percent of the modelled duration of all other ops so far, at which it
+            gives up instead of thrashing on.
+
+    Returns:
+        The session, to be entered once; its ``stats`` say what it cost.
+
+    Raises:
+        UnitError: The budget or an option cannot be meant so.
+        MissingDependency: torch is not installed.
+        ShimError: On entering: the link to torch cannot be compiled here.
+        LowtideOutOfMemory: From any op in the block: what has to be resident does not fit.
+    """
+    try:
+        from lowtide.runtime.options import SessionOptions
+        from lowtide.runtime.session import Session
+    except ImportError as error:
+        if error.name is not None and error.name.partition(".")[0] == "torch":
+            raise MissingDependency("torch", extra="torch", needed_for="lowtide.budget") from error
+        raise
+    options = SessionOptions(policy=policy, seed=seed, max_recompute_percent=max_recompute_percent)
+    return Session(budget, options=options)
