@@ -4,14 +4,16 @@ All hold for any number of copies, and all but :func:`order_free_bound` for the 
 is a promise: it never exceeds the duration of any plan within its scope that the referee accepts within the budget.
 """
 
-from lowtide.planners.bounds.absence import AbsenceSolution, absence_bound, absence_solution
+from lowtide.planners.bounds.absence import absence_bound, absence_solution
 from lowtide.planners.bounds.best import best_bound
 from lowtide.planners.bounds.bound import Bound
 from lowtide.planners.bounds.gap_cover import gap_cover_bound
 from lowtide.planners.bounds.order_free import order_free_bound
+from lowtide.planners.bounds.solution import AbsenceOptions, AbsenceSolution
 from lowtide.planners.bounds.working_set import WorkingSet, largest_working_set
 
 __all__ = [
+    "AbsenceOptions",
     "AbsenceSolution",
     "Bound",
     "WorkingSet",

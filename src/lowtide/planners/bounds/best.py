@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 from lowtide.ir import Graph, Scope
-from lowtide.planners.bounds.absence import relax
 from lowtide.planners.bounds.bound import Bound
 from lowtide.planners.bounds.families import stages_from_graph
+from lowtide.planners.bounds.rounds import relax
+from lowtide.planners.bounds.solution import AbsenceOptions
 from lowtide.planners.bounds.working_set import largest_working_set
 
 __all__ = ["best_bound"]
@@ -33,4 +34,4 @@ def best_bound(graph: Graph, budget_bytes: int, *, time_limit_seconds: float) ->
     if largest_working_set(graph).size_bytes > budget_bytes:
         return Bound(stages.baseline_duration, Scope(), "working-set", is_infeasible=True)
     seconds = max(0.0, ends - time.monotonic())
-    return relax(stages, budget_bytes, time_limit_seconds=seconds).bound
+    return relax(stages, budget_bytes, options=AbsenceOptions(time_limit_seconds=seconds)).bound

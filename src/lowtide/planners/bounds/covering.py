@@ -127,9 +127,9 @@ class CoverProgram:
         solver = self._run(time_limit_seconds=time_limit_seconds, are_whole=False)
         return self.lp_answer(solver, scale=self._cost_scale())
 
-    def solve_mip(self, *, time_limit_seconds: float | None) -> CoverBound:
+    def solve_mip(self, *, time_limit_seconds: float | None, max_search_nodes: int | None = None) -> CoverBound:
         """Bound the program with whole variables from below."""
-        solver = self._run(time_limit_seconds=time_limit_seconds, are_whole=True)
+        solver = self._run(time_limit_seconds=time_limit_seconds, are_whole=True, max_search_nodes=max_search_nodes)
         status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
             return CoverBound(0, is_infeasible=True, is_solved=True)
@@ -170,12 +170,17 @@ class CoverProgram:
         coefficients = chain.from_iterable(row.terms.values() for row in rows)
         return starts, columns, np.fromiter(coefficients, dtype=np.float64, count=size)
 
-    def _run(self, *, time_limit_seconds: float | None, are_whole: bool) -> highspy.Highs:
+    def _run(
+        self, *, time_limit_seconds: float | None, are_whole: bool, max_search_nodes: int | None = None
+    ) -> highspy.Highs:
         solver = _QuietHighs()
         if time_limit_seconds is not None:
             solver.setOptionValue("time_limit", max(0.0, time_limit_seconds))
         if are_whole:
             solver.setOptionValue("mip_rel_gap", 0.0)
+            solver.setOptionValue("mip_heuristic_effort", 0.0)  # only the bound counts
+            if max_search_nodes is not None:
+                solver.setOptionValue("mip_max_nodes", max_search_nodes)
             solver.setOptionValue("mip_abs_gap", 0.5 / self._cost_scale())
         status = solver.passModel(self._model(are_whole=are_whole))
         assert status != highspy.HighsStatus.kError

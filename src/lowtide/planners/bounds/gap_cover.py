@@ -9,9 +9,10 @@ counts as cheap even though its inputs are long dead.
 from __future__ import annotations
 
 from lowtide.ir import Graph
-from lowtide.planners.bounds.absence import relax
 from lowtide.planners.bounds.bound import Bound
 from lowtide.planners.bounds.families import stages_from_graph
+from lowtide.planners.bounds.rounds import relax
+from lowtide.planners.bounds.solution import AbsenceOptions
 
 __all__ = ["gap_cover_bound"]
 
@@ -34,12 +35,10 @@ def gap_cover_bound(
             many as it takes (tightest).
         time_limit_seconds: Wall-clock time, or None; the best bound reached by then holds.
     """
-    return relax(
-        stages_from_graph(graph),
-        budget_bytes,
-        name="gap-cover",
+    options = AbsenceOptions(
         are_whole=are_whole,
         max_stages=max_stages,
         time_limit_seconds=time_limit_seconds,
         are_returns_checked=False,
-    ).bound
+    )
+    return relax(stages_from_graph(graph), budget_bytes, options=options, name="gap-cover").bound

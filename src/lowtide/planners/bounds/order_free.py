@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from lowtide.ir import Graph, Scope
-from lowtide.planners.bounds.absence import relax
 from lowtide.planners.bounds.bound import Bound
 from lowtide.planners.bounds.chain import chain_stages
+from lowtide.planners.bounds.rounds import relax
+from lowtide.planners.bounds.solution import AbsenceOptions
 from lowtide.planners.bounds.working_set import largest_working_set
 
 __all__ = ["order_free_bound"]
@@ -28,11 +29,6 @@ def order_free_bound(
     scope = Scope(order="free")
     if largest_working_set(graph).size_bytes > budget_bytes:
         return Bound(graph.baseline_duration, scope, "working-set", is_infeasible=True)
-    return relax(
-        chain_stages(graph, budget_bytes),
-        budget_bytes,
-        name="order-free",
-        scope=scope,
-        are_whole=are_whole,
-        time_limit_seconds=time_limit_seconds,
-    ).bound
+    options = AbsenceOptions(are_whole=are_whole, time_limit_seconds=time_limit_seconds)
+    stages = chain_stages(graph, budget_bytes)
+    return relax(stages, budget_bytes, options=options, name="order-free", scope=scope).bound
