@@ -12,11 +12,14 @@ from typing import Any
 
 from lowtide import api
 from lowtide.errors import InputError, LowtideError
-from lowtide.ir import Graph
+from lowtide.ir import Graph, Trace, serde
 
-__all__ = ["SOURCE_HELP", "add_working_folder_to_path", "capture_target", "load_source"]
+__all__ = ["SOURCE_HELP", "add_working_folder_to_path", "capture_target", "load_source", "load_trace"]
 
-SOURCE_HELP = "graph.json, a published instance, model.tflite, generate:SPEC, or pkg.module:function."
+SOURCE_HELP = (
+    "graph.json, a published instance, a trace or op log, model.tflite, generate:SPEC, or pkg.module:function."
+)
+_LONGEST_FIRST_LINE = 4096
 _GENERATE = "generate:"
 _RETURNS = "must return (model, example_inputs) or (model, example_inputs, loss_function)"
 
@@ -35,6 +38,11 @@ def load_source(source: str) -> Graph:
         from lowtide.importers.tflite import capture_tflite
 
         return capture_tflite(source)
+    trace = load_trace(source)
+    if trace is not None:
+        from lowtide.importers.trace_graph import graph_of_trace
+
+        return graph_of_trace(trace)
     if Path(source).is_file() or source.endswith(".json"):
         from lowtide.importers.instances import load_any_graph
 
@@ -42,6 +50,33 @@ def load_source(source: str) -> Graph:
     if _is_target(source):
         return capture_target(source, inference=False, costs="profiled")
     raise InputError(f"SOURCE {source!r} is no file: give {SOURCE_HELP.rstrip('.')}")
+
+
+def load_trace(source: str) -> Trace | None:
+    """Read a SOURCE that is a trace, or an op log of DTR's simulator; None where it is something else.
+
+    Raises:
+        InputError: It is one, but broken, or a missing ``.jsonl``.
+    """
+    start = _start_of(Path(source))
+    if '"INSTRUCTION"' in start:
+        from lowtide.importers.oplogs import read_oplog
+
+        return read_oplog(source)
+    if source.endswith(".jsonl") or '"lowtide.trace"' in start:
+        return serde.load_trace(source)
+    return None
+
+
+def _start_of(path: Path) -> str:
+    """The first line of a file, or nothing where there is none; whoever reads it in full says what is wrong."""
+    try:
+        if not path.is_file():
+            return ""
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(_LONGEST_FIRST_LINE)
+    except (OSError, ValueError):
+        return ""
 
 
 def capture_target(target: str, *, inference: bool, costs: str) -> Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from lowtide import api
 from lowtide.cli import main, sources
 from lowtide.errors import InputError
-from lowtide.ir.serde import load_graph
+from lowtide.importers.trace_graph import trace_of_graph
+from lowtide.ir.serde import load_graph, save_trace
 
 TARGETS = """
 import sys
@@ -106,7 +108,7 @@ def test_sources_that_are_nothing(workplace: Path, source: str) -> None:
     with pytest.raises(InputError) as caught:
         sources.load_source(source)
     assert str(caught.value) == (
-        f"SOURCE {source!r} is no file: give graph.json, a published instance, model.tflite, "
+        f"SOURCE {source!r} is no file: give graph.json, a published instance, a trace or op log, model.tflite, "
         "generate:SPEC, or pkg.module:function"
     )
 
@@ -114,6 +116,33 @@ def test_sources_that_are_nothing(workplace: Path, source: str) -> None:
 def test_generated_and_read_sources(workplace: Path) -> None:
     assert len(sources.load_source("generate:layered?n=20&seed=1").nodes) == 20
     assert sources.load_source("four.json").name == "four"
+
+
+def test_a_trace_is_a_source_of_plans(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = load_graph("four.json")
+    save_trace(trace_of_graph(graph), "four.jsonl")
+    read = sources.load_source("four.jsonl")
+    assert {node.name for node in read.nodes} == {node.name for node in graph.nodes}
+    assert main(["plan", "four.jsonl", "--budget", "100%", "-o", "plan.json"]) == 0
+    assert main(["verify", "four.jsonl", "plan.json"]) == 0
+    capsys.readouterr()
+
+
+def test_an_op_log_is_a_source_of_plans(workplace: Path) -> None:
+    lines = [
+        {"INSTRUCTION": "CONSTANT", "NAME": "x"},
+        {"INSTRUCTION": "MEMORY", "NAME": "x", "MEMORY": "64"},
+        {"INSTRUCTION": "CALL", "NAME": "relu", "ARGS": ["x"], "RESULT": ["y"], "TIME": "5"},
+        {"INSTRUCTION": "MEMORY", "NAME": "y", "MEMORY": "64"},
+        {"INSTRUCTION": "ALIAS", "NAME": "y", "ALIAS": "-1"},
+    ]
+    Path("log.txt").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    assert [node.op for node in sources.load_source("log.txt").nodes] == ["relu"]
+
+
+def test_a_missing_trace_is_said_to_be_missing(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "nothing.jsonl", "--budget", "60%"]) == 2
+    assert "nothing.jsonl" in capsys.readouterr().err
 
 
 def test_capture_passes_on_what_the_function_returns_and_writes_the_graph(
