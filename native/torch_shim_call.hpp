@@ -36,7 +36,7 @@ class Call {
       if (use.handle == nullptr) continue;
       use.cell = use.handle->cell;
       (use.is_statistic ? statistics_ : inputs_).push_back(use.cell);
-      if (use.is_written && !use.is_statistic) mutated_.push_back(use.cell);
+      if (use.is_written && !use.is_statistic && loses_bytes(use)) mutated_.push_back(use.cell);
     }
     for (const Use& use : uses_) {
       if (use.is_written && !use.is_statistic && use.handle != nullptr && runtime_.engine().is_leaf(use.cell)) {
@@ -135,6 +135,9 @@ class Call {
   std::vector<std::pair<Handle*, void*>> redirected_;  // and where its bytes were
 
   const at::IValue* arguments() const { return stack_.data() + (stack_.size() - info_.arguments.size()); }
+
+  // Ops that give a storage other memory leave the old bytes alone, unless those were never ours.
+  bool loses_bytes(const Use& use) const { return info_.mode == Mode::kTrack || use.handle->external != nullptr; }
 
   // ------------------------------------------------------------------ scan
   void scan() {

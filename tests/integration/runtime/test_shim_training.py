@@ -85,7 +85,7 @@ def test_decisions_repeat(shim: ModuleType) -> None:
 def test_records_do_not_pile_up(shim: ModuleType) -> None:
     case = cases.CASES["convolutional"]
     longer = cases.Case(lambda: _repeat(case, 8), case.loss)
-    few = cases.train(case, "sgd", shim=shim, num_steps=4)
+    few = cases.train(longer, "sgd", shim=shim, num_steps=8)
     many = cases.train(longer, "sgd", shim=shim, num_steps=40)
     assert many.stats["num_records"] <= few.stats["num_records"]
     assert many.stats["num_cells"] <= few.stats["num_cells"]
