@@ -70,7 +70,9 @@ def carry_out_in_order(problem: Problem, case: StageCase) -> bool:
 
 
 def carry_out(problem: Problem, case: StageCase, *, max_states: int = MAX_STATES) -> Carried | None:
-    """The cheapest sequence of runs, each of any column of the case and any number of times.
+    """The cheapest sequence of runs, each of any column of the case; the shortest of several.
+
+    A column runs as often as it helps, at most ``max_copies - 1`` times where the problem has that.
 
     Args:
         problem: What is planned.
@@ -83,23 +85,29 @@ def carry_out(problem: Problem, case: StageCase, *, max_states: int = MAX_STATES
     concerned = {index for column in case.runs for index in problem.columns[column].reads} | case.after
     start = frozenset(index for index in case.before if index in concerned)
     ticket = count()
-    queue: list[tuple[int, int, frozenset[int], tuple[int, ...]]] = [(0, next(ticket), start, ())]
-    done: set[frozenset[int]] = set()
+    queue: list[tuple[int, int, int, frozenset[int], tuple[int, ...]]] = [(0, 0, next(ticket), start, ())]
+    done: set[tuple[frozenset[int], tuple[int, ...]]] = set()
     while queue:
-        duration, _, present, sequence = heapq.heappop(queue)
-        if present in done:
+        duration, num_runs, _, present, sequence = heapq.heappop(queue)
+        if (state := (present, _counted(problem, sequence))) in done:
             continue
         if present >= case.after:
             return Carried(sequence, duration)
         if len(done) >= max_states:
             return None
-        done.add(present)
+        done.add(state)
         for following, column in _followers(problem, case, present, concerned):
-            if following not in done:
-                runs = () if column is None else (column,)
-                cost = 0 if column is None else problem.columns[column].duration
-                heapq.heappush(queue, (duration + cost, next(ticket), following, (*sequence, *runs)))
+            if column is None:
+                heapq.heappush(queue, (duration, num_runs, next(ticket), following, sequence))
+            elif problem.max_copies is None or sequence.count(column) < problem.max_copies - 1:
+                later = duration + problem.columns[column].duration
+                heapq.heappush(queue, (later, num_runs + 1, next(ticket), following, (*sequence, column)))
     return Carried(None)
+
+
+def _counted(problem: Problem, sequence: tuple[int, ...]) -> tuple[int, ...]:
+    """What two ways to the same storages may differ in: nothing, unless runs are counted."""
+    return () if problem.max_copies is None else tuple(sorted(sequence))
 
 
 def is_beyond(problem: Problem, case: StageCase, *, extra_duration: int | None, max_states: int) -> bool:

@@ -58,6 +58,12 @@ def test_a_node_runs_twice_where_it_must() -> None:
     assert not is_beyond(problem, case(A, B, C, D), extra_duration=None, max_states=1000)
 
 
+def test_a_node_does_not_run_more_often_than_it_may() -> None:
+    problem = replace(tangled(c_reads=(B,)), max_copies=2)  # a would run twice
+    assert carry_out(problem, case(A, B, C, D)) == Carried(None)
+    assert carry_out(replace(problem, max_copies=3), case(A, B, C, D)) == Carried((A, B, C, A, D), 1112)
+
+
 def test_an_impossible_stage_is_told_from_one_too_large_to_tell() -> None:
     assert carry_out(tangled(budget_bytes=6), case(A, B, C, D)) == Carried(None)
     assert carry_out(tangled(budget_bytes=6), case(A, B, C, D), max_states=2) is None
@@ -140,3 +146,11 @@ def test_a_cut_forbids_its_case_and_charges_a_repetition() -> None:
         solver = cp_model.CpSolver()
         assert solver.solve(model.model) == cp_model.OPTIMAL
         assert round(solver.objective_value) == expected
+
+
+def test_of_two_ways_that_cost_the_same_the_shorter_one_is_taken() -> None:
+    problem = tangled(budget_bytes=12)
+    free = replace(problem, columns=tuple(replace(column, duration=0) for column in problem.columns))
+    carried = carry_out(free, case(A, B, C, D))
+    assert carried is not None
+    assert sorted(carried.sequence or ()) == [A, B, C, D]
