@@ -239,6 +239,7 @@ NB_MODULE(_online, module) {
       .def_ro("peak_bytes", &EngineStats::peak_bytes)
       .def_ro("base_cost", &EngineStats::base_cost)
       .def_ro("recompute_cost", &EngineStats::recompute_cost)
+      .def_ro("move_cost", &EngineStats::move_cost)
       .def_ro("search_seconds", &EngineStats::search_seconds)
       .def_ro("fragmentation_sum", &EngineStats::fragmentation_sum);
 

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <numeric>
@@ -47,16 +46,15 @@ struct EngineConfig {
   bool is_copy_on_write = false;  // an op in place copies first, instead of leaving a ghost
   bool is_two_tiered = true;      // values made in backward are evicted last
   bool keeps_dead = false;        // dead-but-needed values stay until their bytes are wanted
-  Compaction compaction = Compaction::kLastResort;
-  double copy_cost_per_byte = 0.1;  // in the clock's unit, for compaction
+  Compaction compaction = Compaction::kWhenCheaper;
+  double copy_cost_per_byte = 0.2;  // in the clock's unit, for compaction: each byte is read and written
   pool::Place places[3] = {{pool::End::kLow, pool::Fit::kBest},
-                           {pool::End::kHigh, pool::Fit::kBest},
+                           {pool::End::kHigh, pool::Fit::kFirst},
                            {pool::End::kLow, pool::Fit::kFirst}};  // by Temper
   double staleness_epsilon = 1.0;
   std::int32_t max_depth = 1000;  // longer chains of records are cut
   double max_cost = std::numeric_limits<double>::infinity();  // clock at which the run counts as thrashing
   std::uint64_t seed = 0;
-  int experiment = 0;
 };
 
 struct EngineStats {
@@ -388,6 +386,7 @@ class Engine {
   std::vector<std::pair<pool::BlockId, double>> run_;
   std::vector<std::pair<CellId, Spot>> copies_;  // copy-on-write in progress: the new bytes of a cell
   std::vector<RecordId> awaited_;                // records about to be recomputed
+  std::vector<bool> is_gone_;                    // cells that a plan would evict
   std::int32_t num_sessions_ = 0;
   std::vector<CellId> unwound_;                  // inputs of an op that will be tried again: they may move
   std::vector<CellId> zombies_;                  // leaves that the program dropped and living records read
@@ -734,7 +733,8 @@ class Engine {
     const std::vector<CellId> frontier = tape_.live_frontier(id);
     std::int64_t bytes = 0;
     for (const CellId held : frontier) {
-      if (!tape_.cell(held).is_resident()) return false;
+      // One that an op in progress uses may be about to change in place, counting on being recomputable.
+      if (!tape_.cell(held).is_resident() || tape_.cell(held).locks > 0) return false;
       bytes += tape_.cell(held).size;
     }
     if (!at_any_price && bytes > tape_.cell(id).size) return false;
@@ -787,12 +787,11 @@ class Engine {
     const Cell& subject = tape_.cell(id);
     if (subject.backward && !may_take_backward) return kForbidden;
     const auto size = static_cast<double>(block.size);
-    if (subject.backward && (config_.experiment & 1)) return tape_.projected_cost(id);
-    if (config_.experiment & 2) return tape_.neighborhood_cost(id) / staleness(id);
-    if (config_.experiment & 8) return tape_.projected_cost(id) / std::sqrt(staleness(id));
-    if (config_.experiment & 16) return tape_.projected_cost(id) / (staleness(id)*staleness(id));
     switch (config_.score) {
-      case Score::kCoop: return tape_.projected_cost(id) / staleness(id);
+      case Score::kCoop:
+        // Gradients are stale because they wait for the optimizer, not because nobody wants them.
+        if (subject.backward && config_.is_two_tiered) return tape_.projected_cost(id);
+        return tape_.projected_cost(id) / staleness(id);
       case Score::kDtr: return tape_.projected_cost(id) / (staleness(id) * size);
       case Score::kDte:
         return tape_.projected_cost(id) /
@@ -817,7 +816,9 @@ class Engine {
       if (!may_take_backward && !config_.is_two_tiered) continue;
       while (stats_.resident_bytes + size > config_.capacity) {
         if (chooser_) {
-          if (!evict_chosen(size, may_take_backward)) break;
+          const std::vector<CellId> victims = ask_chooser(size, may_take_backward);
+          if (victims.empty()) break;
+          for (const CellId id : victims) evict(id);
           continue;
         }
         const pool::BlockId victim = find_cheapest(
@@ -863,14 +864,14 @@ class Engine {
 
   // A run between blocks that must stay where they are, and what would have to go from it.
   struct Squeeze {
-    double cost = std::numeric_limits<double>::infinity();
+    double worth = std::numeric_limits<double>::infinity();
     std::vector<CellId> victims;
-    bool is_found() const { return cost < std::numeric_limits<double>::infinity(); }
+    bool is_found() const { return worth < std::numeric_limits<double>::infinity(); }
   };
 
   struct Candidate {
     double per_byte, worth;
-    std::int64_t size;
+    std::int64_t size, offset;
     CellId id;
   };
 
@@ -892,7 +893,7 @@ class Engine {
     std::vector<Candidate> candidates;
     const auto finish_run = [&] {
       Squeeze run = squeeze_of(size, free, candidates);
-      if (run.cost < best.cost) best = std::move(run);
+      if (run.worth < best.worth) best = std::move(run);
       free = 0;
       candidates.clear();
     };
@@ -903,7 +904,7 @@ class Engine {
       } else if (!may_move(block)) {
         finish_run();
       } else if (const double price = worth(block, may_take_backward); price != kForbidden) {
-        candidates.push_back({price / static_cast<double>(block.size), price, block.size,
+        candidates.push_back({price / static_cast<double>(block.size), price, block.size, block.offset,
                               static_cast<CellId>(block.owner)});
       }
     }
@@ -912,74 +913,80 @@ class Engine {
   }
 
   static Squeeze squeeze_of(std::int64_t size, std::int64_t free, std::vector<Candidate>& candidates) {
+    const auto is_dearer = [](const Candidate& one, const Candidate& other) {
+      return one.per_byte > other.per_byte || (one.per_byte == other.per_byte && one.offset > other.offset);
+    };
     Squeeze run;
-    std::stable_sort(candidates.begin(), candidates.end(),
-                     [](const Candidate& one, const Candidate& other) { return one.per_byte < other.per_byte; });
-    std::size_t end = 0;
-    for (; free < size && end < candidates.size(); ++end) free += candidates[end].size;
+    std::make_heap(candidates.begin(), candidates.end(), is_dearer);
+    auto rest = candidates.end();  // what has been taken lies from here on, the cheapest last
+    for (; free < size && rest != candidates.begin(); --rest) {
+      free += candidates.front().size;
+      std::pop_heap(candidates.begin(), rest, is_dearer);
+    }
     if (free < size) return run;
-    run.cost = 0.0;
-    for (std::size_t index = end; index-- > 0;) {  // the dearest first: it may not be needed after all
-      const Candidate& candidate = candidates[index];
-      if (free - candidate.size >= size) {
-        free -= candidate.size;
+    run.worth = 0.0;
+    for (auto taken = rest; taken != candidates.end(); ++taken) {  // the dearest first: it may not be needed after all
+      if (free - taken->size >= size) {
+        free -= taken->size;
         continue;
       }
-      run.cost += candidate.worth;
-      run.victims.push_back(candidate.id);
+      run.worth += taken->worth;
+      run.victims.push_back(taken->id);
     }
     return run;
   }
 
   pool::BlockId clear_tier(std::int64_t size, pool::Place place, bool may_take_backward) {
-    const auto price = [this, may_take_backward](const pool::Block& block) { return worth(block, may_take_backward); };
     while (true) {
-      pool::BlockId block = pool_.allocate(size, kRaw, place);
+      const pool::BlockId block = pool_.allocate(size, kRaw, place);
       if (block != pool::kNone) return block;
-      if (chooser_) {
-        if (!evict_chosen(size, may_take_backward)) return pool::kNone;
-      } else if (config_.method == Method::kWindow) {
-        const Window window = find_window(pool_, size, price, run_);
-        if (window.first == pool::kNone) return pool::kNone;
-        if (config_.compaction == Compaction::kWhenCheaper) {
-          double window_cost = 0.0, squeeze_cost = 0.0;
-          for (pool::BlockId id = window.first;; id = pool_[id].next) {
-            if (pool_[id].owner != pool::kFree) window_cost += tape_.projected_cost(static_cast<CellId>(pool_[id].owner));
-            if (id == window.last) break;
-          }
-          const Squeeze plan = plan_squeeze(size, may_take_backward);
-          for (const CellId id : plan.victims) squeeze_cost += tape_.projected_cost(id);
-          const Slide moves = plan_slide(size, plan.victims);
-          squeeze_cost += config_.copy_cost_per_byte * static_cast<double>(moves.owned);
-          if (squeeze_cost < window_cost) return carry_out(plan, size, place);
-        }
-        evict_window(window);
-      } else {
-        const pool::BlockId victim = find_cheapest(pool_, price);
-        if (victim == pool::kNone) return pool::kNone;
-        evict(static_cast<CellId>(pool_[victim].owner));
+      const std::vector<CellId> victims = choose(size, may_take_backward);
+      if (victims.empty()) return pool::kNone;
+      if (config_.compaction == Compaction::kWhenCheaper) {
+        const Squeeze plan = plan_squeeze(size, may_take_backward);
+        if (plan.is_found() && cost_of(plan, size) < cost_of(victims)) return carry_out(plan, size, place);
       }
+      for (const CellId id : victims) evict(id);
     }
   }
 
-  bool evict_chosen(std::int64_t size, bool may_take_backward) {
-    const std::vector<CellId> victims = chooser_(size, may_take_backward);
+  // What the policy would evict; a single block where it goes one by one.
+  std::vector<CellId> choose(std::int64_t size, bool may_take_backward) {
+    if (chooser_) return ask_chooser(size, may_take_backward);
+    const auto price = [this, may_take_backward](const pool::Block& block) { return worth(block, may_take_backward); };
+    std::vector<CellId> victims;
+    if (config_.method == Method::kOneByOne) {
+      const pool::BlockId victim = find_cheapest(pool_, price);
+      if (victim != pool::kNone) victims.push_back(static_cast<CellId>(pool_[victim].owner));
+      return victims;
+    }
+    const Window window = find_window(pool_, size, price, run_);
+    for (pool::BlockId id = window.first; id != pool::kNone; id = id == window.last ? pool::kNone : pool_[id].next) {
+      if (pool_[id].owner != pool::kFree) victims.push_back(static_cast<CellId>(pool_[id].owner));
+    }
+    return victims;
+  }
+
+  std::vector<CellId> ask_chooser(std::int64_t size, bool may_take_backward) {
+    std::vector<CellId> victims = chooser_(size, may_take_backward);
     for (const CellId id : victims) {
       if (id < 0 || static_cast<std::size_t>(id) >= tape_.cells_capacity() || !may_evict(id)) {
         throw std::invalid_argument("cell " + std::to_string(id) + " was chosen, but must not be evicted");
       }
-      evict(id);
     }
-    return !victims.empty();
+    return victims;
   }
 
-  void evict_window(const Window& window) {
-    std::vector<CellId> victims;
-    for (pool::BlockId id = window.first;; id = pool_[id].next) {
-      if (pool_[id].owner != pool::kFree) victims.push_back(static_cast<CellId>(pool_[id].owner));
-      if (id == window.last) break;
-    }
-    for (const CellId id : victims) evict(id);
+  // In the clock's unit: what has to be recomputed if all of it is wanted again, and what is moved.
+  double cost_of(const std::vector<CellId>& victims) {
+    double cost = 0.0;
+    for (const CellId id : victims) cost += tape_.projected_cost(id);
+    return cost;
+  }
+
+  double cost_of(const Squeeze& plan, std::int64_t size) {
+    const double moved = static_cast<double>(plan_slide(size, plan.victims).owned);
+    return cost_of(plan.victims) + config_.copy_cost_per_byte * moved;
   }
 
   // ------------------------------------------------------------------ compaction
@@ -990,16 +997,27 @@ class Engine {
     return subject.locks == 0 || (subject.locks == 1 && contains(unwound_, static_cast<CellId>(block.owner)));
   }
 
-  // Slide blocks together until a hole holds `size`: the run whose owned bytes are fewest.
+  // A stretch to slide together: its first and last block, and the bytes that move.
   struct Slide {
     pool::BlockId first = pool::kNone, last = pool::kNone;
     std::int64_t owned = std::numeric_limits<std::int64_t>::max();
   };
 
+  // Where sliding makes a hole of `size` bytes once `gone` have been evicted: the stretch whose owned bytes are fewest.
   Slide plan_slide(std::int64_t size, const std::vector<CellId>& gone) {
-    const auto is_free = [&gone](const pool::Block& block) {
-      return block.owner == pool::kFree || (!gone.empty() && block.owner >= 0 && block.owner < kRaw && contains(gone, static_cast<CellId>(block.owner)));
-    };
+    is_gone_.resize(tape_.cells_capacity(), false);
+    for (const CellId id : gone) is_gone_[static_cast<std::size_t>(id)] = true;
+    const Slide best = find_slide(size);
+    for (const CellId id : gone) is_gone_[static_cast<std::size_t>(id)] = false;
+    return best;
+  }
+
+  bool is_free_then(const pool::Block& block) const {
+    return block.owner == pool::kFree ||
+           (block.owner >= 0 && block.owner < kRaw && is_gone_[static_cast<std::size_t>(block.owner)]);
+  }
+
+  Slide find_slide(std::int64_t size) const {
     std::vector<pool::BlockId> run;
     std::size_t low = 0;
     std::int64_t free = 0, owned = 0;
@@ -1013,10 +1031,10 @@ class Engine {
         continue;
       }
       run.push_back(id);
-      (is_free(block) ? free : owned) += block.size;
+      (is_free_then(block) ? free : owned) += block.size;
       while (low < run.size()) {
         const pool::Block& lowest = pool_[run[low]];
-        const bool was_free = is_free(lowest);
+        const bool was_free = is_free_then(lowest);
         if (was_free ? free - lowest.size < size : free < size) break;
         (was_free ? free : owned) -= lowest.size;
         ++low;
@@ -1027,6 +1045,7 @@ class Engine {
     return best;
   }
 
+  // Slide blocks together until a hole holds `size`.
   bool compact(std::int64_t size) {
     const Slide best = plan_slide(size, {});
     if (best.first == pool::kNone) return false;

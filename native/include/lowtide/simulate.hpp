@@ -136,7 +136,18 @@ class Simulation : public Host {
       outputs_.push_back(output);
     }
     engine_.begin(inputs_, mutated_, instruction.is_replayable);
-    allocate_outputs(instruction);
+    try {
+      allocate_outputs(instruction);
+    } catch (const OutOfMemory&) {
+      if (!mutated_.empty() || !engine_.make_way(inputs_, bytes_to_make(instruction))) {
+        engine_.abort(inputs_);
+        throw;
+      }
+      retry_outputs(instruction);
+    } catch (...) {
+      engine_.abort(inputs_);
+      throw;
+    }
     const Engine::Call call{instruction.cost, instruction.is_backward, instruction.is_replayable, instruction.temper};
     engine_.end(call, inputs_, outputs_, made_);
     for (std::int32_t k = 0; k < instruction.num_outputs; ++k) {
@@ -145,7 +156,22 @@ class Simulation : public Host {
     }
   }
 
-  // Bytes for what the op makes, with its workspace beside them; if they cannot be had, the op has not begun.
+  std::int64_t bytes_to_make(const Instruction& instruction) const {
+    std::int64_t total = instruction.workspace;
+    for (const Engine::Output& output : outputs_) total += output.size;
+    return std::max<std::int64_t>(total, 1);
+  }
+
+  void retry_outputs(const Instruction& instruction) {
+    try {
+      allocate_outputs(instruction);
+    } catch (...) {
+      engine_.abort(inputs_);
+      throw;
+    }
+  }
+
+  // Bytes for what the op makes, with its workspace beside them; if they cannot be had, none are held.
   void allocate_outputs(const Instruction& instruction) {
     Spot workspace;
     try {
@@ -157,9 +183,8 @@ class Simulation : public Host {
         if (output.overwrites == kNone) output.spot = engine_.allocate(output.size, temper);
       }
     } catch (...) {
-      for (const Engine::Output& output : outputs_) engine_.free_spot(output.spot, output.size);
+      for (Engine::Output& output : outputs_) engine_.free_spot(std::exchange(output.spot, Spot{}), output.size);
       engine_.free_spot(workspace, instruction.workspace);
-      engine_.abort(inputs_);
       throw;
     }
     engine_.free_spot(workspace, instruction.workspace);

@@ -3,9 +3,10 @@
 Source: Zhang et al., "Coop: Memory is not a Commodity", NeurIPS 2023; their h(t) = C(t) / s(t) is projected cost by
 staleness. There is no size term: the window handles size.
 
-``coop`` is lowtide's: it also evicts values made inside backward last, and slides blocks together before it does.
-``coop-paper`` leaves both out. Both drop a value that the program has released at once, and while something is
-recomputed keep what more than one op still to come reads (docs/decisions/online-engine.md).
+``coop`` is lowtide's: it also evicts values made inside backward last, without regard to their staleness, and slides
+blocks together where that is cheaper than recomputing. ``coop-paper`` leaves this out. Both drop a value that the
+program has released at once, and while something is recomputed keep what more than one op still to come reads
+(docs/decisions/online-engine.md).
 """
 
 from __future__ import annotations
@@ -41,10 +42,13 @@ class Coop:
         return NativeChoice(Method.WINDOW if self.is_windowed else Method.ONE_BY_ONE, Score.COOP)
 
     def choose(self, blocks: Sequence[Block], *, size_bytes: int, facts: Facts) -> Interval | None:
-        """The window of the least sum of C(t) / s(t)."""
+        """The window of the least sum of C(t) / s(t); with two tiers, of C(t) for what was made inside backward."""
 
         def worth_of(block: Block) -> float:
-            return facts.projected_cost(owner_of(block)) / facts.staleness(owner_of(block))
+            owner = owner_of(block)
+            if self.rules.is_two_tiered and facts.is_backward(owner):
+                return facts.projected_cost(owner)
+            return facts.projected_cost(owner) / facts.staleness(owner)
 
         if self.is_windowed:
             return cheapest_window(blocks, size_bytes=size_bytes, worth_of=worth_of)

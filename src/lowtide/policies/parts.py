@@ -7,6 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from lowtide.errors import InputError
+from lowtide.ir.block import Fit
 from lowtide.policies.coop import Coop
 from lowtide.policies.protocol import Compaction, Policy, Rules
 
@@ -88,7 +89,7 @@ def without(policy: Policy, parts: Collection[Part]) -> Policy:
 def _without(rules: Rules, part: Part) -> Rules:
     match part:
         case Part.PARTITION:
-            return replace(rules, is_partitioned=False)
+            return replace(rules, is_partitioned=False, cheap_fit=Fit.BEST)
         case Part.GHOSTS:
             return replace(rules, is_copy_on_write=True)
         case Part.TIERS:

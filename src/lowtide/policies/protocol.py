@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from lowtide.ir import Block, Interval
+from lowtide.ir.block import Fit
 
 __all__ = [
     "BASELINE_RULES",
@@ -114,6 +115,10 @@ class Compaction(StrEnum):
     LAST_RESORT = "last-resort"
     """Where no choice serves a request, before values made inside backward are evicted."""
 
+    WHEN_CHEAPER = "when-cheaper"
+    """Also where evicting what is cheapest per byte and sliding what stays takes less modelled time than recomputing
+    what the policy chose."""
+
 
 @dataclass(frozen=True, slots=True)
 class NativeChoice:
@@ -130,8 +135,10 @@ class Rules:
     Attributes:
         is_ideal: Count bytes as if addresses did not matter, as the original DTR does: no allocator reaches that.
         is_partitioned: Place cheap values from the high end, expensive ones from the low end.
+        cheap_fit: Which hole serves a cheap value.
         is_copy_on_write: An op in place on a recomputable value copies it first, instead of leaving a ghost.
-        is_two_tiered: Evict values made inside backward only where nothing else can go.
+        is_two_tiered: Evict values made inside backward only where nothing else can go; Coop then prices them without
+            their staleness, as gradients that wait for the optimizer are stale, and wanted all the same.
         keeps_dead: Let a value that the program has released, and others may be recomputed from, keep its bytes until
             they are wanted, instead of dropping it at once.
         compaction: When blocks are slid together.
@@ -139,23 +146,30 @@ class Rules:
 
     is_ideal: bool = False
     is_partitioned: bool = True
+    cheap_fit: Fit = Fit.FIRST
     is_copy_on_write: bool = False
     is_two_tiered: bool = True
     keeps_dead: bool = False
-    compaction: Compaction = Compaction.LAST_RESORT
+    compaction: Compaction = Compaction.WHEN_CHEAPER
 
 
 LOWTIDE_RULES = Rules()
 """As lowtide works."""
 
-BASELINE_RULES = Rules(is_partitioned=False, is_copy_on_write=True, is_two_tiered=False, compaction=Compaction.NEVER)
+BASELINE_RULES = Rules(
+    is_partitioned=False,
+    cheap_fit=Fit.BEST,
+    is_copy_on_write=True,
+    is_two_tiered=False,
+    compaction=Compaction.NEVER,
+)
 """As DTR, DTE and their kin work: one end, copy-on-write, one tier, nothing moves."""
 
 IDEAL_RULES = replace(BASELINE_RULES, is_ideal=True)
 """As the original DTR works: it counts bytes, blind to addresses."""
 
-PAPER_RULES = Rules(is_two_tiered=False, compaction=Compaction.NEVER)
-"""As Coop's paper has it: both ends, ghosts; one tier, nothing moves."""
+PAPER_RULES = Rules(cheap_fit=Fit.BEST, is_two_tiered=False, compaction=Compaction.NEVER)
+"""As Coop's paper has it: both ends, best fit, ghosts; one tier, nothing moves."""
 
 
 @runtime_checkable

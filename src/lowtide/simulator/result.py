@@ -54,8 +54,8 @@ class Simulation:
         reason: Why not; empty where it did.
         num_executed: Instructions executed: calls, leaves and releases.
         num_calls: Ops executed, recomputations left out.
-        overhead: Cost of all executed ops, recomputations included, by that without eviction; of a run that did not
-            complete by that of the ops it got to.
+        overhead: Cost of all executed ops, recomputations and what was slid included, by that without eviction; of a
+            run that did not complete by that of the ops it got to.
         num_recomputes: Executions beyond the first.
         num_evictions: Values evicted; those dropped because nobody needs them now are left out.
         num_searches: Requests that no hole could serve.

@@ -15,6 +15,7 @@ from lowtide import _online
 from lowtide.errors import InputError
 from lowtide.importers.trace_graph import trace_of_graph
 from lowtide.ir import Graph, Interval, Trace
+from lowtide.ir.block import Fit
 from lowtide.policies.parts import rules_of
 from lowtide.policies.protocol import Compaction, Method, NativeChoice, Policy, Score
 from lowtide.policies.table import policy_named
@@ -166,7 +167,7 @@ def native_config(
     config.is_two_tiered = rules.is_two_tiered
     config.keeps_dead = rules.keeps_dead
     config.compaction = _COMPACTIONS[rules.compaction]
-    config.set_place(Temper.CHEAP, is_high=rules.is_partitioned, is_first_fit=False)
+    config.set_place(Temper.CHEAP, is_high=rules.is_partitioned, is_first_fit=rules.cheap_fit is Fit.FIRST)
     config.max_cost = thrash_limit * compiled.base_cost
     config.seed = seed
     return config
@@ -242,7 +243,9 @@ def _figures(
         reason=reason,
         num_executed=outcome.num_executed,
         num_calls=stats.num_calls,
-        overhead=(stats.base_cost + stats.recompute_cost) / stats.base_cost if stats.base_cost else 1.0,
+        overhead=(stats.base_cost + stats.recompute_cost + stats.move_cost) / stats.base_cost
+        if stats.base_cost
+        else 1.0,
         num_recomputes=stats.num_recomputes,
         num_evictions=stats.num_evictions,
         num_searches=stats.num_searches,

@@ -100,3 +100,15 @@ def test_the_native_window_is_the_one_that_the_twin_finds(draw_worth: bool) -> N
         assert (first, last) == ((-1, -1) if twin is None else (twin.start, twin.end - 1)), seed
         num_found += twin is not None
     assert num_found > 500
+
+
+def test_gradients_are_priced_without_their_staleness_where_there_are_two_tiers() -> None:
+    blocks = (Block(0, 100, "gradient"), Block(100, 100, "activation"))
+    facts = GivenFacts(
+        {
+            "gradient": ValueFacts(projected_cost=10, staleness=100, is_backward=True),
+            "activation": ValueFacts(projected_cost=1, staleness=1),
+        }
+    )
+    assert policy_named("coop").choose(blocks, size_bytes=100, facts=facts) == Interval(1, 2)
+    assert policy_named("coop-paper").choose(blocks, size_bytes=100, facts=facts) == Interval(0, 1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from lowtide.errors import InputError
 from lowtide.ir import Block, Interval
+from lowtide.ir.block import Fit
 from lowtide.policies.coop import Coop
 from lowtide.policies.parts import Part, rules_of, with_rules, without
 from lowtide.policies.protocol import BASELINE_RULES, LOWTIDE_RULES, PAPER_RULES, Compaction, Facts, Rules
@@ -45,25 +46,33 @@ def test_what_is_no_policy_is_refused() -> None:
         policy_named("builtins:dict")
 
 
-def test_ours_and_the_papers_differ_in_tiers_and_compaction_only() -> None:
+def test_ours_and_the_papers_differ_in_tiers_compaction_and_the_fit_of_cheap_values() -> None:
     assert rules_of(policy_named("coop")) == LOWTIDE_RULES
     assert without(policy_named("coop"), [Part.TIERS, Part.COMPACTION]).name == "coop-no-tiers-no-compaction"
-    assert rules_of(without(policy_named("coop"), [Part.COMPACTION, Part.TIERS])) == PAPER_RULES
+    ours = rules_of(without(policy_named("coop"), [Part.COMPACTION, Part.TIERS]))
+    assert replace(ours, cheap_fit=Fit.BEST) == PAPER_RULES
     assert rules_of(policy_named("coop-paper")) == PAPER_RULES
 
 
 @pytest.mark.parametrize("name", ["dtr", "dte", "lru", "size", "random"])
 def test_baselines_work_by_the_same_rules(name: str) -> None:
     assert rules_of(policy_named(name)) == BASELINE_RULES
-    assert Rules(
-        is_partitioned=False, is_copy_on_write=True, is_two_tiered=False, compaction=Compaction.NEVER
-    ) == BASELINE_RULES
+    assert (
+        Rules(
+            is_partitioned=False,
+            cheap_fit=Fit.BEST,
+            is_copy_on_write=True,
+            is_two_tiered=False,
+            compaction=Compaction.NEVER,
+        )
+        == BASELINE_RULES
+    )
 
 
 @pytest.mark.parametrize(
     ("part", "rules"),
     [
-        (Part.PARTITION, Rules(is_partitioned=False)),
+        (Part.PARTITION, Rules(is_partitioned=False, cheap_fit=Fit.BEST)),
         (Part.GHOSTS, Rules(is_copy_on_write=True)),
         (Part.TIERS, Rules(is_two_tiered=False)),
         (Part.COMPACTION, Rules(compaction=Compaction.NEVER)),
