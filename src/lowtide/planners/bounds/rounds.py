@@ -33,7 +33,7 @@ _MOST_TERMS = 8_000  # of the first program's memory rows
 _MOST_NEW_STAGES = 12  # per round
 _MOST_CANDIDATES = 48  # stages that are looked at closely per round
 _LEAST_VALUE = 1e-6  # of what a solution lists
-_LP_SHARE = 0.5  # of the time, where whole variables are wanted as well
+_LP_SHARE = 0.8  # of the time, where whole variables are wanted as well: rows first, they tell more
 
 
 def relax(
