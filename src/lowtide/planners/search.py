@@ -26,9 +26,9 @@ __all__ = ["SearchPlanner"]
 
 _logger = logging.getLogger("lowtide")
 
-_CLEAR_ROUNDS = 3  # of the relaxation, each over more stages
+_CLEAR_ROUNDS = 5  # of the relaxation where it is small, else one
 _CLEAR_NODES = 20  # of branch and bound in each
-_RELAXED_SHARE = 0.2  # of the time that is left, for each
+_RELAXED_SHARE = 0.4  # of the time that is left, for each
 _ORDER_SHARE = 0.2  # of the work and of the time: for the first order
 _WORTHWHILE = 0.9  # of the overflow in the given order: with more, another order gains nothing
 _TIGHTENINGS = (0.95, 1.0, 0.9, 0.97, 0.85, 1.0)  # of the budget, for the orders of the plans that follow
@@ -82,7 +82,8 @@ def _propose_given(course: Course, flat: FlatGraph) -> Proposal:
     if meeting.relaxing.is_clear(seconds=course.seconds_left(_RELAXED_SHARE)):
         for _ in range(_CLEAR_ROUNDS):
             meeting.relax(share=_RELAXED_SHARE, max_search_nodes=_CLEAR_NODES)
-            if meeting.is_settled or meeting.relaxing.is_exhausted or course.is_over:
+            is_last = meeting.relaxing.is_exhausted or not meeting.relaxing.is_small
+            if meeting.is_settled or is_last or course.is_over:
                 break
     if not meeting.is_met:
         meeting.search((), share=1.0)

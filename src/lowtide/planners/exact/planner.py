@@ -25,8 +25,8 @@ __all__ = ["ExactPlanner"]
 
 _CLEAR_NODES = 100
 _MOST_NODES = 20_000
-_FIRST_SHARE = 0.3  # of work and time for a search from nothing, where the relaxation is far from whole
-_SOLVER_SHARE = 0.6  # of the time that is left, for each round from then on
+_FIRST_SHARE = 0.2  # of work and time for a search from nothing, where the relaxation is far from whole
+_SOLVER_SHARE = 0.7  # of the time that is left, for each round from then on
 
 
 class ExactPlanner:
@@ -59,7 +59,7 @@ class ExactPlanner:
         course = Course(request, recorder, started, work)
         meeting = Meeting(course, flat)
         if meeting.relaxing.is_clear(seconds=course.seconds_left(0.2)):
-            meeting.relax(share=0.5, max_search_nodes=min(_CLEAR_NODES, self._max_search_nodes))
+            meeting.relax(share=0.3, max_search_nodes=min(_CLEAR_NODES, self._max_search_nodes))
         if not meeting.is_settled:
             meeting.search(meeting.best_start, share=_FIRST_SHARE)
         while not (meeting.is_settled or meeting.relaxing.is_exhausted or course.is_over):

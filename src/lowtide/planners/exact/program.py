@@ -1,7 +1,8 @@
 """A covering program solved to whole numbers by HiGHS, with the solution itself and not only its bound.
 
 Each solve takes a fresh HiGHS object: version 1.16 returned a wrong "optimal" when one object was run again after its
-integrality had changed. The cost is the solver's dual bound, never that of its solution, less a tolerance.
+integrality had changed. The cost is that of the solution, computed anew, where the solver calls it optimal; else the
+solver's dual bound less a tolerance.
 """
 
 from __future__ import annotations
@@ -99,8 +100,13 @@ class WholeProgram:
         if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
             return WholeSolution(0, is_infeasible=True, is_solved=True, is_chosen=None)
         is_solved = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-        cost = self._rounded_up(solver.getInfo().mip_dual_bound)
-        return WholeSolution(cost, is_infeasible=False, is_solved=is_solved, is_chosen=_chosen(solver))
+        bound = self._rounded_up(solver.getInfo().mip_dual_bound)
+        is_chosen = _chosen(solver)
+        if is_solved and is_chosen is not None:
+            cost = sum(cost for cost, chosen in zip(self._costs, is_chosen, strict=True) if chosen)
+            if abs(cost - bound) <= 1 + 2 * _RELATIVE_TOLERANCE * cost:  # whole within the solver's tolerances
+                bound = cost
+        return WholeSolution(bound, is_infeasible=False, is_solved=is_solved, is_chosen=is_chosen)
 
     def count_fractional(
         self, variables: Sequence[int], *, time_limit_seconds: float | None, max_iterations: int

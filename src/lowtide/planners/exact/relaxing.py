@@ -9,6 +9,7 @@ from itertools import groupby
 from lowtide.planners.bounds.absence import mean_absences
 from lowtide.planners.bounds.families import fullest_stages, stages_from_graph
 from lowtide.planners.core import load_bytes_by_stage, native_problem
+from lowtide.planners.exact.grid import GridRelaxation
 from lowtide.planners.exact.relaxation import Relaxation
 from lowtide.planners.exact.rounding import recomputations_of
 from lowtide.planners.flat import FlatGraph, Recomputation
@@ -28,8 +29,9 @@ _MOST_ITERATIONS = 20_000
 class Relaxing:
     """Solves the relaxation of one graph and budget, in rounds.
 
-    A round gives a bound and the recomputations of its solution. Where these overflow, the next round watches; where
-    they fit without meeting the bound, it watches more of the overloaded stages.
+    A round gives a bound and the recomputations of its solution. The first round is coarse (``relaxation``), the others
+    are finer (``grid``). Where the recomputations overflow, the next round watches; where they fit without meeting the
+    bound, it watches more of the overloaded stages.
 
     Args:
         flat: The graph; its order is the one that the bound speaks of.
@@ -38,13 +40,16 @@ class Relaxing:
     Attributes:
         extra_duration: The best bound so far: no plan takes less beyond the baseline's duration.
         is_infeasible: Whether it is proven that no plan fits.
-        is_exhausted: Whether another round would watch no stage that the last one did not.
+        is_exhausted: Whether another round would tell nothing that the last one did not.
+        is_small: Whether the last round was over in a moment, whatever the graph.
     """
 
     def __init__(self, flat: FlatGraph, budget_bytes: int) -> None:
         self.extra_duration = 0
         self.is_infeasible = False
         self.is_exhausted = False
+        self.is_small = False
+        self._is_fine = False
         self._flat = flat
         self._budget_bytes = budget_bytes
         self._stages = stages_from_graph(flat.graph)
@@ -77,7 +82,9 @@ class Relaxing:
         Returns:
             Recomputations to start a search from; they need not fit, and there are none where nothing was found.
         """
-        relaxation = Relaxation(self._stages, self._budget_bytes, self._watched)
+        kind = GridRelaxation if self._is_fine else Relaxation
+        relaxation = kind(self._stages, self._budget_bytes, self._watched)
+        self.is_small = relaxation.num_variables <= _FEW_VARIABLES
         relaxed = relaxation.solve(time_limit_seconds=seconds, max_search_nodes=max_search_nodes)
         self.is_infeasible = self.is_infeasible or relaxed.is_infeasible
         self.extra_duration = max(self.extra_duration, relaxed.extra_duration)
@@ -101,15 +108,19 @@ class Relaxing:
         loads = load_bytes_by_stage(native_problem(self._flat), start)
         missing = sorted(self._overflowing(loads), key=lambda stage: (self._budget_bytes - loads[stage], stage))
         watched = set(self._watched).union(missing[:_MOST_NEW]) if is_solved else set(self._watched)
-        if len(watched) == len(self._watched):
-            more = fullest_stages(self._stages, self._overloaded, max_stages=_GROWTH * len(self._watched))
-            watched.update(more)
-        self.is_exhausted = self.is_infeasible or len(watched) == len(self._watched)
+        if self._is_fine and len(watched) == len(self._watched):
+            watched.update(self._more_overloaded())
+        is_last = self._is_fine and (not is_solved or len(watched) == len(self._watched))
+        self.is_exhausted = self.is_infeasible or is_last
+        self._is_fine = True
         self._watched = tuple(sorted(watched))
 
+    def _more_overloaded(self) -> tuple[int, ...]:
+        return fullest_stages(self._stages, self._overloaded, max_stages=_GROWTH * len(self._watched))
+
     def _overflowing(self, loads: Sequence[int]) -> list[int]:
-        """The fullest stage of each run of stages above the budget, where none of the run is watched yet."""
+        """The fullest stage of each run of stages above the budget that are not watched yet."""
         watched = set(self._watched)
-        runs = groupby(range(len(loads)), key=lambda stage: loads[stage] > self._budget_bytes)
+        runs = groupby(range(len(loads)), key=lambda stage: loads[stage] > self._budget_bytes and stage not in watched)
         above = [list(run) for is_above, run in runs if is_above]
-        return [max(run, key=lambda stage: (loads[stage], -stage)) for run in above if not watched.intersection(run)]
+        return [max(run, key=lambda stage: (loads[stage], -stage)) for run in above]

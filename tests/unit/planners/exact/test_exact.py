@@ -15,6 +15,7 @@ from lowtide.ir import Graph, Node, Scope, Status, Value
 from lowtide.planners.bounds.families import fullest_stages, stages_from_graph
 from lowtide.planners.core import load_bytes_by_stage, native_problem
 from lowtide.planners.exact import ExactPlanner
+from lowtide.planners.exact.grid import GridRelaxation
 from lowtide.planners.exact.program import WholeProgram
 from lowtide.planners.exact.relaxation import Relaxation
 from lowtide.planners.exact.relaxing import Relaxing
@@ -86,11 +87,10 @@ def test_fractions_are_counted_in_the_linear_relaxation() -> None:
     program = WholeProgram()
     dear, cheap = program.add_variable(cost=4), program.add_variable(cost=1)
     program.add_row([(dear, 4), (cheap, 3)], least=4)
-    limits = {"time_limit_seconds": None, "max_iterations": 100}
-    assert program.count_fractional([dear, cheap], **limits) == 1
-    assert program.count_fractional([cheap], **limits) == 0
+    assert program.count_fractional([dear, cheap], time_limit_seconds=None, max_iterations=100) == 1
+    assert program.count_fractional([cheap], time_limit_seconds=None, max_iterations=100) == 0
     program.add_row([(dear, 1)], least=2)
-    assert program.count_fractional([dear, cheap], **limits) is None
+    assert program.count_fractional([dear, cheap], time_limit_seconds=None, max_iterations=100) is None
 
 
 # ---------------------------------------------------------------- the relaxation, rounded
@@ -155,7 +155,8 @@ def test_what_differs_nowhere_needs_no_recomputation(random_graph: Callable[...,
         assert recomputations_of(stages, (3, 8, 9), frozenset()) == ()
 
 
-def test_a_solution_over_all_stages_is_resident_as_it_says() -> None:
+@pytest.mark.parametrize("kind", [Relaxation, GridRelaxation])
+def test_a_solution_over_all_stages_is_resident_as_it_says(kind: type[Relaxation] | type[GridRelaxation]) -> None:
     """Where every stage is watched, the load of the plan at stages without recomputation is that of the solution."""
     num_checked = 0
     for seed in range(60):
@@ -163,10 +164,12 @@ def test_a_solution_over_all_stages_is_resident_as_it_says() -> None:
         stages, flat = stages_from_graph(graph), flatten(graph)
         budget_bytes = between(graph, 0.5)
         watched = tuple(range(len(graph.nodes)))
-        relaxed = Relaxation(stages, budget_bytes, watched).solve(time_limit_seconds=None, max_search_nodes=None)
+        relaxed = kind(stages, budget_bytes, watched).solve(time_limit_seconds=None, max_search_nodes=None)
         if relaxed.changed is None:
             continue
         again = recomputations_of(stages, watched, relaxed.changed)
+        cost = sum(flat.recompute_duration[recomputation.node] for recomputation in again)
+        assert cost == relaxed.extra_duration if kind is GridRelaxation else cost >= relaxed.extra_duration
         loads = load_bytes_by_stage(native_problem(flat), again)
         busy = {recomputation.stage for recomputation in again}
         for stage, load in enumerate(loads):
@@ -176,9 +179,12 @@ def test_a_solution_over_all_stages_is_resident_as_it_says() -> None:
     assert num_checked > 300
 
 
-def test_bounds_never_exceed_the_optimum_whatever_is_watched(random_graph: Callable[..., Graph]) -> None:
+@pytest.mark.parametrize("kind", [Relaxation, GridRelaxation])
+def test_bounds_never_exceed_the_optimum_whatever_is_watched(
+    kind: type[Relaxation] | type[GridRelaxation], random_graph: Callable[..., Graph]
+) -> None:
     num_tight = 0
-    for seed in range(80):
+    for seed in range(150):
         graph = plain_graph(Random(seed), 6) if seed % 2 else random_graph(seed, num_nodes=5)
         budget_bytes = between(graph, Random(seed).choice([0.0, 0.5, 0.9]))
         optimum = least_duration(graph, budget_bytes)
@@ -189,13 +195,40 @@ def test_bounds_never_exceed_the_optimum_whatever_is_watched(random_graph: Calla
             stages.overloaded(budget_bytes),
             tuple(sorted(rng.sample(range(len(graph.nodes)), 2))),
         ):
-            relaxed = Relaxation(stages, budget_bytes, watched).solve(time_limit_seconds=None, max_search_nodes=None)
+            relaxed = kind(stages, budget_bytes, watched).solve(time_limit_seconds=None, max_search_nodes=None)
             if optimum is None:
                 continue
             assert not relaxed.is_infeasible
             assert graph.baseline_duration + relaxed.extra_duration <= optimum
             num_tight += graph.baseline_duration + relaxed.extra_duration == optimum > graph.baseline_duration
     assert num_tight > 20
+
+
+def test_the_finer_relaxation_counts_what_is_live_but_absent() -> None:
+    """q and u are both absent at stages 3 and 5; u is used at 4, so q runs for it, and again for its own use at 6."""
+    graph = Graph(
+        "twice",
+        (),
+        (
+            Node("q", "op", 10, (), (Value("q", 5),)),
+            Node("u", "op", 1, ("q",), (Value("u", 5),)),
+            Node("a", "op", 1, ("u",), (Value("a", 1),)),
+            Node("big1", "op", 1, ("a",), (Value("big1", 10),)),
+            Node("b", "op", 1, ("big1", "u"), (Value("b", 1),)),
+            Node("big2", "op", 1, ("b",), (Value("big2", 10),)),
+            Node("c", "op", 1, ("big2", "q"), (Value("c", 1),)),
+        ),
+        ("c",),
+        ("q", "u", "a", "big1", "b", "big2", "c"),
+        "unit",
+    )
+    stages = stages_from_graph(graph)
+    tight = 11  # nothing but big1 and one byte at stage 3, nothing but big2 and one byte at stage 5
+    coarse, fine = (
+        kind(stages, tight, (3, 5)).solve(time_limit_seconds=None, max_search_nodes=None)
+        for kind in (Relaxation, GridRelaxation)
+    )
+    assert (coarse.extra_duration, fine.extra_duration) == (10 + 1, 10 + 1 + 10)
 
 
 # ---------------------------------------------------------------- rounds
