@@ -23,7 +23,7 @@ _GROWTH = 2  # of the number of watched stages, where the last plan does not say
 _MOST_NEW = 16  # stages per round
 _MOST_FRACTIONAL = 4  # recomputations, where the linear relaxation all but solves the problem
 _FEW_VARIABLES = 2_000
-_MOST_ITERATIONS = 20_000
+_MOST_ITERATIONS = 8_000
 
 
 class Relaxing:
