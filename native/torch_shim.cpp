@@ -109,15 +109,27 @@ void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below
   } catch (...) {
     throw_translated(runtime, info);
   }
-  lock.unlock();
-  try {
-    is_shield ? call.execute_shielded() : call.execute();
-  } catch (...) {
+  const auto execute = [&] {
+    lock.unlock();
+    try {
+      is_shield ? call.execute_shielded() : call.execute();
+    } catch (...) {
+      lock.lock();
+      throw;
+    }
     lock.lock();
+  };
+  try {
+    try {
+      execute();
+    } catch (const OutOfMemoryError&) {
+      if (is_shield || !call.make_way()) throw;
+      execute();
+    }
+  } catch (...) {
     call.abort();
     throw;
   }
-  lock.lock();
   call.end();
 }
 
@@ -342,6 +354,7 @@ py::dict stats() {
   all["num_tracked"] = own.num_tracked;
   all["num_passed"] = own.num_passed;
   all["num_unreplayable"] = own.num_unreplayable;
+  all["num_retries"] = own.num_retries;
   all["num_externals"] = own.num_externals;
   all["num_foreign"] = own.num_foreign;
   all["bytes_foreign"] = own.bytes_foreign;

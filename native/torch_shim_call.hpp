@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -56,7 +57,9 @@ class Call {
     }
     redirect_copies();
     prepare_cost();
-    if (info_.is_random && is_replayable_) save_randomness();
+    if (info_.is_random) save_randomness();
+    if (mutated_.empty() && runtime_.engine().stats().num_searches > 0) saved_stack_.emplace(stack_);
+    raw_before_ = runtime_.raw_bytes();
     runtime_.set_running(&info_, temper_);
   }
 
@@ -74,6 +77,23 @@ class Call {
 
   // Without the lock, above the hook: what the composite calls comes through here again.
   void execute_shielded() { info_.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack_); }
+
+  // The op has found no room, and everything that it had taken is given back: whether there is a hole now for all of
+  // that, so that it may run once more. Only where nothing was written yet that counts.
+  bool make_way() {
+    if (!saved_stack_ || !statistics_.empty()) return false;
+    const std::int64_t needed = runtime_.shortage() - raw_before_;
+    if (needed <= 0 || !runtime_.engine().make_way(inputs_, needed)) return false;
+    stack_ = std::move(*saved_stack_);
+    saved_stack_.reset();
+    if (random_before_) {
+      at::Generator generator = generator_of(arguments(), info_.arguments.size());
+      const std::lock_guard<std::mutex> guard(generator.mutex());
+      random_before_->apply_to(*at::check_generator<at::CPUGeneratorImpl>(generator));
+    }
+    ++runtime_.stats().num_retries;
+    return true;
+  }
 
   // The op threw, or could not begin.
   void abort() {
@@ -127,6 +147,9 @@ class Call {
   Work work_;
   double flops_by_output_ = 0.0;
   std::unique_ptr<Recipe> recipe_;
+  std::optional<Stack> saved_stack_;  // where memory is scarce: for a second try
+  std::shared_ptr<const RandomState> random_before_;
+  std::int64_t raw_before_ = 0;
   c10::SmallVector<Use, 6> uses_;
   c10::SmallVector<CellId, 8> inputs_, mutated_, statistics_;
   c10::SmallVector<Engine::Output, 4> outputs_;
@@ -329,7 +352,8 @@ class Call {
   void save_randomness() {
     at::Generator generator = generator_of(arguments(), info_.arguments.size());
     const std::lock_guard<std::mutex> guard(generator.mutex());
-    recipe_->random = std::make_unique<RandomState>(*at::check_generator<at::CPUGeneratorImpl>(generator));
+    random_before_ = std::make_shared<const RandomState>(*at::check_generator<at::CPUGeneratorImpl>(generator));
+    if (is_replayable_) recipe_->random = random_before_;
   }
 
   // ------------------------------------------------------------------ after the op

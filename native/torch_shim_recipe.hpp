@@ -158,7 +158,7 @@ struct Recipe {
   std::vector<Stub> stubs;
   std::vector<UsedCell> uses;
   std::vector<Place> places;                 // of the outputs
-  std::unique_ptr<RandomState> random;
+  std::shared_ptr<const RandomState> random;
 
   // The stack to call the kernel with; `data` has the address of each use's bytes.
   Stack make_stack(const std::vector<void*>& data) const {

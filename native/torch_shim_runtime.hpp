@@ -59,7 +59,7 @@ struct Handle {
 
 struct ShimStats {
   std::int64_t num_tracked = 0, num_passed = 0, num_foreign = 0, bytes_foreign = 0, num_externals = 0;
-  std::int64_t num_unreplayable = 0, num_survivors = 0, num_restored = 0, num_lost = 0;
+  std::int64_t num_unreplayable = 0, num_retries = 0, num_survivors = 0, num_restored = 0, num_lost = 0;
   double recompute_seconds = 0.0;
 };
 
@@ -81,9 +81,12 @@ class Runtime final : public online::Host {
     try {
       spot = engine_.allocate(static_cast<std::int64_t>(size), temper_);
     } catch (const online::OutOfMemory& error) {
+      shortage_ = raw_bytes_ + block_bytes(size);
+      if (is_replaying_) throw;  // the engine knows what to try next
       throw OutOfMemoryError(describe(error, op_name()));
     }
     raw_.emplace(spot.offset, Raw{spot, static_cast<std::int64_t>(size)});
+    raw_bytes_ += block_bytes(size);
     std::byte* address = arena_.at(spot.offset);
     return {address, address, &release_raw, c10::Device(c10::kCPU)};
   }
@@ -93,8 +96,13 @@ class Runtime final : public online::Host {
     if (found == raw_.end()) return;
     const Raw raw = found->second;
     raw_.erase(found);
+    raw_bytes_ -= block_bytes(static_cast<std::size_t>(raw.size));
     engine_.free_spot(raw.spot, raw.size);
   }
+
+  // Memory that no cell owns, now; and as it would have been had the last request that failed been served.
+  std::int64_t raw_bytes() const { return raw_bytes_; }
+  std::int64_t shortage() const { return shortage_; }
 
   struct Raw {
     Spot spot;
@@ -113,6 +121,7 @@ class Runtime final : public online::Host {
   Raw take_raw(const Raw* raw) {
     const Raw taken = *raw;
     raw_.erase(taken.spot.offset);
+    raw_bytes_ -= block_bytes(static_cast<std::size_t>(taken.size));
     return taken;
   }
 
@@ -314,10 +323,18 @@ class Runtime final : public online::Host {
   std::vector<std::unique_ptr<Recipe>> recipes_;                 // by record
   std::unordered_map<CellId, c10::DataPtr> taken_out_;           // copies of cells outside the arena
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped_;
+  std::int64_t raw_bytes_ = 0;
+  std::int64_t shortage_ = 0;
+  bool is_replaying_ = false;
   const OpInfo* running_ = nullptr;
   Temper temper_ = Temper::kResident;
   std::uint64_t stamp_ = 0;
   std::size_t sweep_clock_ = 0;
+
+  std::int64_t block_bytes(std::size_t size) const {
+    const std::int64_t unit = engine_.config().alignment;
+    return (static_cast<std::int64_t>(size) + unit - 1) / unit * unit;
+  }
 
   Handle* handle_by_cell(CellId cell) const {
     return static_cast<std::size_t>(cell) < by_cell_.size() ? by_cell_[cell] : nullptr;
@@ -438,7 +455,9 @@ inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
   const OpInfo* outer = std::exchange(running_, recipe.info);
   const Temper outer_temper = std::exchange(temper_, static_cast<Temper>(engine_.tape().record(record).temper));
   const auto started = std::chrono::steady_clock::now();
+  const bool was_replaying = std::exchange(is_replaying_, true);
   const auto restore_running = [&] {
+    is_replaying_ = was_replaying;
     running_ = outer;
     temper_ = outer_temper;
     stats_.recompute_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();

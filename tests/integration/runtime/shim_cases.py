@@ -96,10 +96,11 @@ def bytes_of(tensor: Tensor | None) -> Tensor | None:
 def differences(one: Run, other: Run) -> list[str]:
     """Names of the values that are not the same to the bit."""
     assert one.values.keys() == other.values.keys()
-    return [name for name in one.values if not _are_same(one.values[name], other.values[name])]
+    return [name for name in one.values if not are_same(one.values[name], other.values[name])]
 
 
-def _are_same(one: list[Tensor | None], other: list[Tensor | None]) -> bool:
+def are_same(one: list[Tensor | None], other: list[Tensor | None]) -> bool:
+    """Whether two lists of what `bytes_of` returns are equal."""
     if len(one) != len(other):
         return False
     for left, right in zip(one, other, strict=True):
