@@ -373,6 +373,18 @@ class Engine {
   static constexpr std::int64_t kEndless = std::int64_t{1} << 50;
 
  private:
+  // What may go: its worth by byte, and its place in `offered_`.
+  struct Candidate {
+    double per_byte;
+    std::int32_t place;
+  };
+
+  struct Offer {
+    double worth;
+    std::int64_t size;
+    CellId id;
+  };
+
   EngineConfig config_;
   Host& host_;
   pool::Pool pool_;
@@ -387,6 +399,8 @@ class Engine {
   std::vector<std::pair<CellId, Spot>> copies_;  // copy-on-write in progress: the new bytes of a cell
   std::vector<RecordId> awaited_;                // records about to be recomputed
   std::vector<bool> is_gone_;                    // cells that a plan would evict
+  std::vector<Candidate> candidates_;            // of the run that is being looked at
+  std::vector<Offer> offered_;
   std::int32_t num_sessions_ = 0;
   std::vector<CellId> unwound_;                  // inputs of an op that will be tried again: they may move
   std::vector<CellId> zombies_;                  // leaves that the program dropped and living records read
@@ -693,6 +707,7 @@ class Engine {
     }
     const Spot spot = before.spot;
     tape_.cell(fresh).pins = before.pins;
+    tape_.cell(fresh).kept_bytes = before.kept_bytes;
     const bool is_copied_out = spot.home == Home::kSmall && is_leaf(old) && !before.consumers.empty();
     before.pins = 0;
     before.spot = is_copied_out ? Spot{Home::kExternal, pool::kNone, -1} : Spot{};
@@ -720,48 +735,59 @@ class Engine {
     if (tape_.is_unneeded(id)) {
       tape_.collect(id);
     } else if (subject.producer == kNone) {
-      if (subject.spot.home == Home::kPool && !freeze_readers(id, false) && !contains(zombies_, id)) {
-        zombies_.push_back(id);
-      }
+      const bool is_ours = subject.spot.home == Home::kPool || subject.spot.home == Home::kSmall;
+      if (is_ours && subject.zombie_index == kNone && !freeze_readers(id)) add_zombie(id);
     } else if (!config_.keeps_dead && subject.awaited == 0 && subject.spot.home == Home::kPool) {
       drop(id);
     }
   }
 
-  // Cut a dropped leaf from its readers, where that costs no more bytes than it frees (or `at_any_price`).
-  bool freeze_readers(CellId id, bool at_any_price) {
+  // A dropped leaf is kept for its readers' recipes. A value whose recipe keeps as many bytes as it has itself becomes a
+  // leaf, too: better unevictable than that. Many small leaves count together. Whether the leaf has gone by that.
+  bool freeze_readers(CellId id) {
     const std::vector<CellId> frontier = tape_.live_frontier(id);
-    std::int64_t bytes = 0;
-    for (const CellId held : frontier) {
-      // One that an op in progress uses may be about to change in place, counting on being recomputable.
-      if (!tape_.cell(held).is_resident() || tape_.cell(held).locks > 0) return false;
-      bytes += tape_.cell(held).size;
+    const std::int64_t share = tape_.cell(id).size / static_cast<std::int64_t>(std::max<std::size_t>(1, frontier.size()));
+    for (const CellId reader : frontier) {
+      Cell& held = tape_.cell(reader);
+      held.kept_bytes += share;
+      if (held.is_resident() && held.kept_bytes >= held.size) freeze(reader);
     }
-    if (!at_any_price && bytes > tape_.cell(id).size) return false;
-    for (const CellId held : frontier) freeze(held);
-    return true;
+    return !tape_.cell(id).exists;
   }
 
+  void add_zombie(CellId id) {
+    tape_.cell(id).zombie_index = static_cast<std::int32_t>(zombies_.size());
+    zombies_.push_back(id);
+  }
+
+  void remove_zombie(CellId id) {
+    const std::int32_t index = std::exchange(tape_.cell(id).zombie_index, kNone);
+    if (index == kNone) return;
+    const CellId last = zombies_.back();
+    zombies_.pop_back();
+    if (last == id) return;
+    zombies_[static_cast<std::size_t>(index)] = last;
+    tape_.cell(last).zombie_index = index;
+  }
+
+  // Before giving up: cut every dropped leaf from its readers, where these are resident. Whether one has gone by that.
   bool freeze_zombies() {
     bool has_freed = false;
-    std::vector<CellId> left;
-    for (const CellId id : std::exchange(zombies_, {})) {
-      const Cell& subject = tape_.cell(id);
-      if (!subject.exists || subject.alive || subject.producer != kNone) continue;
-      if (freeze_readers(id, true)) {
-        has_freed = true;
-      } else {
-        left.push_back(id);
-      }
+    for (const CellId id : std::vector<CellId>(zombies_)) {
+      if (!tape_.cell(id).exists || tape_.cell(id).zombie_index == kNone) continue;
+      const std::vector<CellId> frontier = tape_.live_frontier(id);
+      const auto is_resident = [this](CellId reader) { return tape_.cell(reader).is_resident(); };
+      if (!std::all_of(frontier.begin(), frontier.end(), is_resident)) continue;
+      for (const CellId reader : frontier) freeze(reader);
+      has_freed |= !tape_.cell(id).exists;
     }
-    zombies_.insert(zombies_.end(), left.begin(), left.end());
     return has_freed;
   }
 
   // The tape destroys a cell: give its bytes back.
   void forget(CellId id) {
     const Cell& subject = tape_.cell(id);
-    if (!zombies_.empty()) zombies_.erase(std::remove(zombies_.begin(), zombies_.end(), id), zombies_.end());
+    remove_zombie(id);
     const Spot spot = subject.spot;
     tape_.cell(id).spot = Spot{};
     components_.forget(id);
@@ -869,12 +895,6 @@ class Engine {
     bool is_found() const { return worth < std::numeric_limits<double>::infinity(); }
   };
 
-  struct Candidate {
-    double per_byte, worth;
-    std::int64_t size, offset;
-    CellId id;
-  };
-
   // No window is large enough: of the runs whose blocks may all move, take the one where evicting what is cheapest per
   // byte costs least, and slide together what stays.
   pool::BlockId squeeze(std::int64_t size, pool::Place place, bool may_take_backward) {
@@ -890,48 +910,51 @@ class Engine {
   Squeeze plan_squeeze(std::int64_t size, bool may_take_backward) {
     Squeeze best;
     std::int64_t free = 0;
-    std::vector<Candidate> candidates;
     const auto finish_run = [&] {
-      Squeeze run = squeeze_of(size, free, candidates);
-      if (run.worth < best.worth) best = std::move(run);
+      if (!candidates_.empty() || free > 0) {
+        Squeeze run = squeeze_of(size, free);
+        if (run.worth < best.worth) best = std::move(run);
+      }
       free = 0;
-      candidates.clear();
+      candidates_.clear();
+      offered_.clear();
     };
     for (pool::BlockId id = pool_.first(); id != pool::kNone; id = pool_[id].next) {
       const pool::Block& block = pool_[id];
       if (block.owner == pool::kFree) {
         free += block.size;
+      } else if (const double price = worth(block, may_take_backward); price != kForbidden) {
+        candidates_.push_back({price / static_cast<double>(block.size), static_cast<std::int32_t>(offered_.size())});
+        offered_.push_back({price, block.size, static_cast<CellId>(block.owner)});
       } else if (!may_move(block)) {
         finish_run();
-      } else if (const double price = worth(block, may_take_backward); price != kForbidden) {
-        candidates.push_back({price / static_cast<double>(block.size), price, block.size, block.offset,
-                              static_cast<CellId>(block.owner)});
       }
     }
     finish_run();
     return best;
   }
 
-  static Squeeze squeeze_of(std::int64_t size, std::int64_t free, std::vector<Candidate>& candidates) {
+  Squeeze squeeze_of(std::int64_t size, std::int64_t free) {
     const auto is_dearer = [](const Candidate& one, const Candidate& other) {
-      return one.per_byte > other.per_byte || (one.per_byte == other.per_byte && one.offset > other.offset);
+      return one.per_byte > other.per_byte || (one.per_byte == other.per_byte && one.place > other.place);
     };
     Squeeze run;
-    std::make_heap(candidates.begin(), candidates.end(), is_dearer);
-    auto rest = candidates.end();  // what has been taken lies from here on, the cheapest last
-    for (; free < size && rest != candidates.begin(); --rest) {
-      free += candidates.front().size;
-      std::pop_heap(candidates.begin(), rest, is_dearer);
+    std::make_heap(candidates_.begin(), candidates_.end(), is_dearer);
+    auto rest = candidates_.end();  // what has been taken lies from here on, the cheapest last
+    for (; free < size && rest != candidates_.begin(); --rest) {
+      free += offered_[static_cast<std::size_t>(candidates_.front().place)].size;
+      std::pop_heap(candidates_.begin(), rest, is_dearer);
     }
     if (free < size) return run;
     run.worth = 0.0;
-    for (auto taken = rest; taken != candidates.end(); ++taken) {  // the dearest first: it may not be needed after all
-      if (free - taken->size >= size) {
-        free -= taken->size;
+    for (auto taken = rest; taken != candidates_.end(); ++taken) {  // the dearest first: it may not be needed after all
+      const Offer& offer = offered_[static_cast<std::size_t>(taken->place)];
+      if (free - offer.size >= size) {
+        free -= offer.size;
         continue;
       }
-      run.worth += taken->worth;
-      run.victims.push_back(taken->id);
+      run.worth += offer.worth;
+      run.victims.push_back(offer.id);
     }
     return run;
   }
@@ -944,7 +967,7 @@ class Engine {
       if (victims.empty()) return pool::kNone;
       if (config_.compaction == Compaction::kWhenCheaper) {
         const Squeeze plan = plan_squeeze(size, may_take_backward);
-        if (plan.is_found() && cost_of(plan, size) < cost_of(victims)) return carry_out(plan, size, place);
+        if (plan.is_found() && is_cheaper(plan, size, cost_of(victims))) return carry_out(plan, size, place);
       }
       for (const CellId id : victims) evict(id);
     }
@@ -984,9 +1007,11 @@ class Engine {
     return cost;
   }
 
-  double cost_of(const Squeeze& plan, std::int64_t size) {
+  bool is_cheaper(const Squeeze& plan, std::int64_t size, double limit) {
+    const double cost = cost_of(plan.victims);
+    if (!(cost < limit)) return false;
     const double moved = static_cast<double>(plan_slide(size, plan.victims).owned);
-    return cost_of(plan.victims) + config_.copy_cost_per_byte * moved;
+    return cost + config_.copy_cost_per_byte * moved < limit;
   }
 
   // ------------------------------------------------------------------ compaction
