@@ -87,6 +87,8 @@ class Host {
   // Engine::allocate), except those already set: they take over an input's bytes. If it throws, the engine gives back
   // the spots that are set.
   virtual void replay(RecordId record, std::vector<Spot>& spots) = 0;
+  // What the replay that has just failed for want of room held and asked for, scratch included: bytes, 0: not known.
+  virtual std::int64_t shortage() const { return 0; }
   virtual void evicted(CellId) {}                                        // its bytes are about to be reused
   virtual void refilled(CellId) {}                                       // its bytes are at cell.spot
   virtual void copy(const Spot&, const Spot&, std::int64_t) {}           // bytes, before an op in place
@@ -593,7 +595,8 @@ class Engine {
       const std::vector<CellId>& taken = tape_.record(id).overwrites;
       const bool is_out_of_place = std::all_of(taken.begin(), taken.end(), [](CellId old) { return old == kNone; });
       const std::vector<std::int64_t>& sizes = tape_.record(id).sizes;
-      const std::int64_t size = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+      const std::int64_t size =
+          std::max(host_.shortage(), std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}));
       if (!is_out_of_place || !make_way(tape_.record(id).inputs, size)) throw;
       replay();
     }
