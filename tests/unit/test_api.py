@@ -314,9 +314,11 @@ def test_real_bound_proves_the_plan_of_the_hand_calculation() -> None:
 
 def test_plan_that_leaves_the_order_is_marked_and_loses_its_bound() -> None:
     planner = sequence_planner("p", "r", "q", "s", status=Status.OPTIMAL, bound=4)
-    result = api.plan(two_branches(), budget=10, planner=planner)
+    result = api.plan(two_branches(), budget=10, planner=planner, bound=False)
     assert result.plan is not None
     assert (result.scope.order, result.status, result.lower_bound_duration) == ("free", Status.FEASIBLE, None)
+    bounded = api.plan(two_branches(), budget=10, planner=planner)  # by what holds for every order: nothing recomputed
+    assert (bounded.scope.order, bounded.status, bounded.lower_bound_duration) == ("free", Status.OPTIMAL, 4)
     with pytest.raises(api.PlannerFailed, match="planner 'fake' was asked to keep the given order and left it"):
         api.plan(two_branches(), budget=10, planner=planner, keep_order=True)
 

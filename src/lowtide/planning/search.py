@@ -143,14 +143,16 @@ class Search:
     def with_bound(self, attempt: Attempt) -> Attempt:
         """Add the best lower bound, where one is wanted, is meant for the scope, and has time left."""
         is_settled = attempt.status in (Status.OPTIMAL, Status.INFEASIBLE)
-        if not self.bound or is_settled or attempt.scope.order != "fixed" or self.is_over:
+        if not self.bound or is_settled or self.is_over:
             return attempt
-        from lowtide.planners.bounds import best_bound
+        from lowtide.planners.bounds import best_bound, order_free_bound
+
+        bound_of = best_bound if attempt.scope.order == "fixed" else order_free_bound
 
         seconds_left = self._seconds_left()
         seconds = _MOST_EXTRA_SECONDS if seconds_left is None else seconds_left
         found = _stoppable(
-            lambda: best_bound(self.request.graph, attempt.budget_bytes, time_limit_seconds=seconds),
+            lambda: bound_of(self.request.graph, attempt.budget_bytes, time_limit_seconds=seconds),
             should_stop=self.request.should_stop,
         )
         if found is None:

@@ -87,7 +87,7 @@ class CheckmateLpPlanner:
         if proposal := answer.at_once():
             return proposal
         for allowance in _ALLOWANCES:
-            if answer.is_over:
+            if answer.is_over():
                 break
             budget_bytes = int((1.0 - allowance) * request.budget_bytes)
             instance = _instance(self.name, request, flat, budget_bytes)
@@ -103,7 +103,7 @@ class CheckmateLpPlanner:
             if solved.values is not None:
                 for runs in _rounded(instance, variables, solved.values, seed=request.seed):
                     answer.take(runs)
-                    if answer.is_over:
+                    if answer.is_over():
                         break
         return answer.proposal()
 
@@ -177,7 +177,6 @@ class _Answer:
         limit = self._request.time_limit_seconds
         return None if limit is None else max(0.0, self._started + limit - time.monotonic())
 
-    @property
     def is_over(self) -> bool:
         """Whether time is up or somebody asked to stop."""
         if self.seconds_left() == 0.0:
