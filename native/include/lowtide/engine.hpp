@@ -738,24 +738,35 @@ class Engine {
     if (tape_.is_unneeded(id)) {
       tape_.collect(id);
     } else if (subject.producer == kNone) {
-      const bool is_ours = subject.spot.home == Home::kPool || subject.spot.home == Home::kSmall;
-      if (is_ours && subject.zombie_index == kNone && !freeze_readers(id)) add_zombie(id);
+      if (subject.spot.home == Home::kPool || subject.spot.home == Home::kSmall) part_with_leaf(id);
     } else if (!config_.keeps_dead && subject.awaited == 0 && subject.spot.home == Home::kPool) {
       drop(id);
     }
   }
 
-  // A dropped leaf is kept for its readers' recipes. A value whose recipe keeps as many bytes as it has itself becomes a
-  // leaf, too: better unevictable than that. Many small leaves count together. Whether the leaf has gone by that.
-  bool freeze_readers(CellId id) {
+  // A dropped leaf stays for its readers' recipes. They become leaves instead where that costs no more bytes; many small
+  // ones count together: so does a reader that has no more bytes than its recipe keeps.
+  void part_with_leaf(CellId id) {
+    const bool is_known = tape_.cell(id).zombie_index != kNone;
+    const std::int64_t size = tape_.cell(id).size;
+    if (is_known && tape_.cell(id).spot.home == Home::kSmall) return;
     const std::vector<CellId> frontier = tape_.live_frontier(id);
-    const std::int64_t share = tape_.cell(id).size / static_cast<std::int64_t>(std::max<std::size_t>(1, frontier.size()));
+    std::int64_t bytes = 0;
+    for (const CellId reader : frontier) bytes += tape_.cell(reader).size;
+    const bool is_cheap = bytes <= size && may_freeze(frontier);
     for (const CellId reader : frontier) {
       Cell& held = tape_.cell(reader);
-      held.kept_bytes += share;
-      if (held.is_resident() && held.kept_bytes >= held.size) freeze(reader);
+      if (!is_known) held.kept_bytes += size / static_cast<std::int64_t>(frontier.size());
+      if (is_cheap || (may_freeze(std::span(&reader, 1)) && held.kept_bytes >= held.size)) freeze(reader);
     }
-    return !tape_.cell(id).exists;
+    if (!is_known && tape_.cell(id).exists) add_zombie(id);
+  }
+
+  // What an op uses must stay what it is: it may be mutating it, as something that can come back.
+  bool may_freeze(std::span<const CellId> cells) const {
+    return std::all_of(cells.begin(), cells.end(), [this](CellId id) {
+      return tape_.cell(id).is_resident() && tape_.cell(id).locks == 0;
+    });
   }
 
   void add_zombie(CellId id) {
@@ -779,8 +790,7 @@ class Engine {
     for (const CellId id : std::vector<CellId>(zombies_)) {
       if (!tape_.cell(id).exists || tape_.cell(id).zombie_index == kNone) continue;
       const std::vector<CellId> frontier = tape_.live_frontier(id);
-      const auto is_resident = [this](CellId reader) { return tape_.cell(reader).is_resident(); };
-      if (!std::all_of(frontier.begin(), frontier.end(), is_resident)) continue;
+      if (!may_freeze(frontier)) continue;
       for (const CellId reader : frontier) freeze(reader);
       has_freed |= !tape_.cell(id).exists;
     }

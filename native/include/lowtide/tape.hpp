@@ -49,6 +49,8 @@ struct Cell {
   std::int32_t locks = 0;      // an op in progress uses it
   std::int32_t pins = 0;       // never evict (its address has escaped)
   std::int32_t awaited = 0;    // records about to be recomputed that read it
+  std::int32_t zombie_index = kNone;  // among the engine's leaves that the program dropped and living records read
+  std::int64_t kept_bytes = 0;        // of such leaves, kept for its recipe
   double cost = 0.0;
   double last_access = 0.0;
   std::vector<RecordId> consumers;  // living records that read it
