@@ -180,6 +180,18 @@ def test_exported_models_give_the_same_bits_in_the_planned_arena(name: str) -> N
     assert after.head_bytes <= export.before.head_bytes
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_elementwise_operators_in_place_give_the_same_bits(name: str) -> None:
+    source = import_tflite(parse_tflite(MODELS[name], name), in_place=True)
+    result = api.plan(source.graph, budget="min", bound=False, threads=1, time_limit_seconds=10.0)
+    export = export_tflite(source, api.require_plan(result, source.graph))
+    checked = check_tflite(MODELS[name], export.data, repeats=0)
+    assert checked.is_passed
+    after = checked.micro.after
+    assert isinstance(after, MicroRun)
+    assert after.head_bytes == export.after.head_bytes
+
+
 def test_order_alone_saves_a_branch() -> None:
     export = exported(MODELS["two_branches"], max_copies=1)
     assert export.before.head_bytes == 2 * 16384 + 1024
@@ -359,6 +371,24 @@ def test_export_writes_nothing_that_does_not_help(
     assert not target.exists()
     assert main(["export", str(model), str(plan), "-o", str(target), "--force"]) == 0
     assert target.exists()
+
+
+def test_in_place_is_another_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, plan, target = (tmp_path / name for name in ("chain.tflite", "plan.json", "out.tflite"))
+    builder = TfliteBuilder()
+    tensors = [builder.tensor(name, (1, 8, 8, 4)) for name in "abc"]
+    builder.operator("RELU", [tensors[0]], [tensors[1]])
+    builder.operator("LOGISTIC", [tensors[1]], [tensors[2]])
+    path.write_bytes(builder.build(inputs=tensors[:1], outputs=tensors[2:]))
+    source = f"in-place:{path}"
+    assert main(["plan", source, "--budget", "min", "-o", str(plan), "--threads", "1"]) == 0
+    assert main(["verify", source, str(plan)]) == 0
+    assert main(["export", str(path), str(plan), "-o", str(target), "--check"]) == 0
+    assert measured_head_bytes(target.read_bytes()) == 1024  # one tensor, three names
+    capsys.readouterr()
+    assert main(["plan", str(path), "--json", "--threads", "1"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["arena_bytes"], said["best_bytes"], said["in_place_bytes"]) == (2048, 2048, 1024)
 
 
 def test_export_refuses_a_plan_for_another_model(model: Path, tmp_path: Path) -> None:

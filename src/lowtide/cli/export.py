@@ -17,9 +17,10 @@ from lowtide.emit.tflite_check import TfliteCheck, check_tflite
 from lowtide.emit.tflite_run import RuntimeRefused
 from lowtide.emit.tflite_writer import write_bytes_atomically
 from lowtide.errors import InputError
-from lowtide.importers.tflite import import_tflite
-from lowtide.importers.tflite_file import read_tflite
-from lowtide.ir.serde import load_plan
+from lowtide.importers.tflite import TfliteImport, import_tflite
+from lowtide.importers.tflite_file import TfliteFile, read_tflite
+from lowtide.ir import Plan
+from lowtide.ir.serde import graph_sha256, load_plan
 from lowtide.units import format_bytes
 
 __all__ = ["export"]
@@ -36,8 +37,9 @@ def export(
 ) -> int:
     """Write MODEL in the order and at the addresses of PLAN."""
     _check_names(model, output)
-    source = import_tflite(read_tflite(model))
-    exported = export_tflite(source, api.verify(source.graph, load_plan(plan_file)))
+    plan = load_plan(plan_file)
+    source = _planned(read_tflite(model), plan)
+    exported = export_tflite(source, api.verify(source.graph, plan))
     checked = None
     if check:
         try:
@@ -60,6 +62,12 @@ def export(
     write_bytes_atomically(output, exported.data)
     print_text(f"Model written to {output}")
     return ExitCode.DONE
+
+
+def _planned(file: TfliteFile, plan: Plan) -> TfliteImport:
+    """The file as it was planned: with elementwise operators in place, or not."""
+    in_place = import_tflite(file, in_place=True)
+    return in_place if graph_sha256(in_place.graph) == plan.graph_sha256 else import_tflite(file)
 
 
 def _check_names(model: Path, output: Path) -> None:

@@ -14,13 +14,15 @@ from lowtide import api
 from lowtide.errors import InputError, LowtideError
 from lowtide.ir import Graph, Trace, serde
 
-__all__ = ["SOURCE_HELP", "add_working_folder_to_path", "capture_target", "load_source", "load_trace"]
+__all__ = ["IN_PLACE", "SOURCE_HELP", "add_working_folder_to_path", "capture_target", "load_source", "load_trace"]
 
 SOURCE_HELP = (
     "graph.json, a published instance, a trace or op log, model.tflite, generate:SPEC, or pkg.module:function."
 )
 _LONGEST_FIRST_LINE = 4096
 _GENERATE = "generate:"
+IN_PLACE = "in-place:"
+"""Before a .tflite file: elementwise operators write over their inputs where nobody misses them."""
 _RETURNS = "must return (model, example_inputs) or (model, example_inputs, loss_function)"
 
 
@@ -37,7 +39,7 @@ def load_source(source: str) -> Graph:
     if source.lower().endswith(".tflite"):
         from lowtide.importers.tflite import capture_tflite
 
-        return capture_tflite(source)
+        return capture_tflite(source.removeprefix(IN_PLACE), in_place=source.startswith(IN_PLACE))
     trace = load_trace(source)
     if trace is not None:
         from lowtide.importers.trace_graph import graph_of_trace

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from lowtide.importers.tflite import TfliteImport
+from lowtide.importers.tflite import TfliteImport, import_tflite
 from lowtide.importers.tflite_arena import micro_arena
 from lowtide.importers.tflite_file import op_name
 from lowtide.importers.tflite_schema import CUSTOM
@@ -42,6 +42,7 @@ class TfliteAnalysis:
         by_recompute_bytes: With recomputation, too.
         num_recomputes: Operators that this executes again.
         tdi_percent: Its total duration increase, estimated.
+        in_place_bytes: With elementwise operators writing over their inputs, without recomputation.
         missing_ops: Operators for which the stock TensorFlow Lite Micro has no kernel.
     """
 
@@ -57,6 +58,7 @@ class TfliteAnalysis:
     by_recompute_bytes: int
     num_recomputes: int
     tdi_percent: float
+    in_place_bytes: int
     missing_ops: tuple[str, ...]
 
     @property
@@ -66,7 +68,7 @@ class TfliteAnalysis:
 
     @property
     def best_bytes(self) -> int:
-        """The smallest arena found."""
+        """The smallest arena found, without writing in place."""
         return min(self.by_offsets_bytes, self.by_order_bytes, self.by_recompute_bytes)
 
     def as_dict(self) -> dict[str, Any]:
@@ -76,7 +78,7 @@ class TfliteAnalysis:
 
 
 def analyze_tflite(source: TfliteImport, plan_smallest: PlanSmallest) -> TfliteAnalysis:
-    """Try the three means one after the other.
+    """Try the means one after the other.
 
     Args:
         source: The file, read.
@@ -90,6 +92,7 @@ def analyze_tflite(source: TfliteImport, plan_smallest: PlanSmallest) -> TfliteA
         by_order = plan_smallest(graph, keep_order=False, max_copies=1)
     if by_order.largest_working_set_bytes < _footprint(by_order):
         by_recompute = plan_smallest(graph, keep_order=False, max_copies=None)
+    in_place = plan_smallest(import_tflite(source.file, in_place=True).graph, keep_order=False, max_copies=1)
     is_recomputed = _footprint(by_recompute) < _footprint(by_order)
     bottleneck = by_offsets.bottleneck_node
     return TfliteAnalysis(
@@ -105,6 +108,7 @@ def analyze_tflite(source: TfliteImport, plan_smallest: PlanSmallest) -> TfliteA
         by_recompute_bytes=min(_footprint(by_recompute), _footprint(by_order), _footprint(by_offsets)),
         num_recomputes=by_recompute.num_recomputes if is_recomputed else 0,
         tdi_percent=by_recompute.plan.tdi_percent if is_recomputed and by_recompute.plan is not None else 0.0,
+        in_place_bytes=min(_footprint(in_place), _footprint(by_order), _footprint(by_offsets)),
         missing_ops=_missing_ops(source),
     )
 

@@ -23,6 +23,8 @@ __all__ = ["TfliteBuilder"]
 _SCHEMA_VERSION = 3
 _FIRST_CODE_WITHOUT_ROOM = 127  # codes from here on do not fit the old field of 8 bits
 _SAME_PADDING = 0
+_LARGEST_INT8 = 127
+_INT8_CONV_VERSION = 3
 
 
 class TfliteBuilder:
@@ -115,25 +117,41 @@ class TfliteBuilder:
     def conv(
         self, source: int, target: int, weights: npt.NDArray[Any], *, stride: int = 1, kind: str = "CONV_2D"
     ) -> None:
-        """Add a float CONV_2D or DEPTHWISE_CONV_2D with SAME padding and bias 0.
+        """Add a CONV_2D or DEPTHWISE_CONV_2D with SAME padding and bias 0, of the type that its input has.
 
         Args:
-            source: Its input.
+            source: Its input, FLOAT32 or INT8.
             target: Its output.
-            weights: (out, height, width, in) for CONV_2D, (1, height, width, channels) for DEPTHWISE_CONV_2D.
+            weights: (out, height, width, in) for CONV_2D, (1, height, width, channels) for DEPTHWISE_CONV_2D; for an
+                INT8 input they are quantised, symmetrically, with one scale for all channels.
             stride: In both directions.
             kind: Which of the two.
         """
+        is_depthwise = kind == "DEPTHWISE_CONV_2D"
+        num_channels = weights.shape[3 if is_depthwise else 0]
         name = f"{self._tensors[target].name}/weights"
-        kernel = self.tensor(name, weights.shape, data=weights.astype(np.float32))
-        num_channels = weights.shape[3 if kind == "DEPTHWISE_CONV_2D" else 0]
-        bias = self.tensor(f"{name}/bias", (num_channels,), data=np.zeros(num_channels, np.float32))
-        extra: Mapping[str, Any] = {"depthMultiplier": 1} if kind == "DEPTHWISE_CONV_2D" else {}
+        quantization = self._tensors[source].quantization
+        if quantization is None:
+            kernel = self.tensor(name, weights.shape, data=weights.astype(np.float32))
+            bias = self.tensor(f"{name}/bias", (num_channels,), data=np.zeros(num_channels, np.float32))
+        else:
+            scale = float(np.abs(weights).max()) / _LARGEST_INT8 or 1.0
+            levels = np.round(weights / scale).astype(np.int8)
+            kernel = self.tensor(name, weights.shape, dtype="INT8", data=levels, scale=scale)
+            bias = self.tensor(
+                f"{name}/bias",
+                (num_channels,),
+                dtype="INT32",
+                data=np.zeros(num_channels, np.int32),
+                scale=scale * quantization.scale[0],
+            )
+        extra: Mapping[str, Any] = {"depthMultiplier": 1} if is_depthwise else {}
         self.operator(
             kind,
             [source, kernel, bias],
             [target],
-            options="DepthwiseConv2DOptions" if kind == "DEPTHWISE_CONV_2D" else "Conv2DOptions",
+            options="DepthwiseConv2DOptions" if is_depthwise else "Conv2DOptions",
+            version=1 if quantization is None else _INT8_CONV_VERSION,
             padding=_SAME_PADDING,
             strideW=stride,
             strideH=stride,

@@ -73,6 +73,7 @@ def program_of(graph: Graph, steps: Sequence[Step]) -> Program:
         )
         executions.append(execution)
         storage_by_copy.update(_storages(node, execution, storage_by_copy))
+        _forget_overwritten(node, execution, storage_by_copy, copy_by_value)
         for name, copy in execution.copy_by_output.items():
             copy_by_value.setdefault(name, copy)  # a fresh copy of a resident value is dropped at once
     return Program(tuple(executions), storage_by_copy, _kept(graph, copy_by_value))
@@ -86,6 +87,18 @@ def _storages(node: Node, execution: Execution, storage_by_copy: Mapping[Copy, C
         source = value.alias_of or value.overwrites
         found[copy] = copy if source is None else storage_by_copy[execution.copy_by_input[source]]
     return found
+
+
+def _forget_overwritten(
+    node: Node, execution: Execution, storage_by_copy: Mapping[Copy, Copy], copy_by_value: dict[str, Copy]
+) -> None:
+    """Values whose bytes an output has taken over are resident no more."""
+    for value in node.outputs:
+        if value.overwrites is None:
+            continue
+        ended = storage_by_copy[execution.copy_by_input[value.overwrites]]
+        for name in [name for name, copy in copy_by_value.items() if storage_by_copy[copy] == ended]:
+            del copy_by_value[name]
 
 
 def _kept(graph: Graph, copy_at_end_by_value: Mapping[str, Copy]) -> dict[str, Copy]:

@@ -5,6 +5,9 @@
     RESHAPE & co. ──▶ views: their kernels copy nothing where input and output have one address
     DEQUANTIZE of float16 weights, DENSIFY ─▶ constant, too: LiteRT keeps their results, the operators are no nodes
 
+On demand, elementwise operators write over an input that nobody reads after them: the reference kernels compute the
+same bits then, though no document promises it.
+
 Sizes are rounded up to the arena's 16 bytes. Operators with a state, custom ones among them, run once and in the
 order of the file.
 """
@@ -23,9 +26,10 @@ from lowtide.errors import FormatError
 from lowtide.importers.tflite_file import TfliteFile, op_name, read_tflite, text_of
 from lowtide.importers.tflite_ops import (
     duration_ns,
+    folded_operators,
     is_control_flow,
-    is_folded,
     is_in_sequence,
+    overwritable_inputs,
     present,
     scratch_bytes,
     shares_input,
@@ -57,43 +61,54 @@ class TfliteImport:
     folded: tuple[int, ...]
 
 
-def capture_tflite(path: str | os.PathLike[str]) -> Graph:
+def capture_tflite(path: str | os.PathLike[str], *, in_place: bool = False) -> Graph:
     """Read a .tflite model as a Graph.
 
     Args:
         path: The file.
+        in_place: Whether elementwise operators write over an input that nobody reads after them.
 
     Raises:
         FormatError: The file cannot be read, is broken, or of a kind that is not taken (several subgraphs, dynamic
             shapes, control flow); one line.
         MissingDependency: The extra ``tflite`` is not installed.
     """
-    return import_tflite(read_tflite(path)).graph
+    return import_tflite(read_tflite(path), in_place=in_place).graph
 
 
-def import_tflite(file: TfliteFile) -> TfliteImport:
+def import_tflite(file: TfliteFile, *, in_place: bool = False) -> TfliteImport:
     """Turn what a .tflite file holds into a Graph.
+
+    Args:
+        file: The file, read.
+        in_place: Whether elementwise operators write over an input that nobody reads after them.
 
     Raises:
         FormatError: Its operators contradict each other.
     """
-    return _Import(file).run()
+    return _Import(file, in_place=in_place).run()
 
 
 class _Import:
     """One import: names, then tensors that nobody produces, then operators."""
 
-    def __init__(self, file: TfliteFile) -> None:
+    def __init__(self, file: TfliteFile, *, in_place: bool) -> None:
         self.file = file
+        self.in_place = in_place
         self.tensors = [] if file.subgraph.tensors is None else file.subgraph.tensors
         self.operators = [] if file.subgraph.operators is None else file.subgraph.operators
         self.inputs = present(file.subgraph.inputs)
         self.outputs = present(file.subgraph.outputs)
         self.size_bytes = [tensor_bytes(file, index) for index in range(len(self.tensors))]
         self.value_names = _unique_names([text_of(tensor.name) for tensor in self.tensors], "value")
-        self.constants = self._initial_constants()
-        self.folded = self._fold()
+        self._check_operators()
+        self._check_data()
+        self.folded, self.constants = folded_operators(file)
         self.producer_by_tensor = self._producers()
+        self.viewed = self._viewed()
+        self.last_reader_by_tensor = {
+            index: position for position, operator in enumerate(self.operators) for index in present(operator.inputs)
+        }
 
     def run(self) -> TfliteImport:
         nodes, last_in_sequence = [], None
@@ -115,47 +130,38 @@ class _Import:
             outputs=tuple(dict.fromkeys(self.value_names[index] for index in self.outputs)),
             order=tuple(node.name for node in nodes),
             alignment=ARENA_ALIGNMENT,
-            meta={"source": "tflite", "costs": "estimated", "folded": len(self.folded)},
+            meta={
+                "source": "tflite",
+                "costs": "estimated",
+                "folded": len(self.folded),
+                "in_place": self.in_place,
+            },
         )
         return TfliteImport(
             file=self.file,
             graph=graph,
             tensor_by_value={name: index for index, name in enumerate(self.value_names)},
             operator_by_node={node.name: node.meta["operator"] for node in nodes},
-            folded=tuple(sorted(self.folded)),
+            folded=self.folded,
         )
 
-    def _initial_constants(self) -> set[int]:
-        constants = set()
+    def _check_data(self) -> None:
         for index, tensor in enumerate(self.tensors):
-            if tensor.isVariable or not self.size_bytes[index]:
-                constants.add(index)
-            elif holds_data(self.file, index):
-                self._check_data(index, tensor)
-                constants.add(index)
-        return constants - {index for operator in self.operators for index in present(operator.outputs)}
+            data = self.file.model.buffers[tensor.buffer].data
+            num_bytes = 0 if data is None else len(data)
+            if num_bytes and tensor.sparsity is None and num_bytes < self.size_bytes[index]:
+                raise FormatError(
+                    f"{self.file.where}: tensor {index} {text_of(tensor.name)!r:.80} needs {self.size_bytes[index]} "
+                    f"bytes, its buffer has {num_bytes}: the file is truncated or broken"
+                )
 
-    def _check_data(self, index: int, tensor: Any) -> None:
-        num_bytes = len(self.file.model.buffers[tensor.buffer].data)
-        if tensor.sparsity is None and num_bytes < self.size_bytes[index]:
-            raise FormatError(
-                f"{self.file.where}: tensor {index} {text_of(tensor.name)!r:.80} needs {self.size_bytes[index]} bytes, "
-                f"its buffer has {num_bytes}: the file is truncated or broken"
-            )
-
-    def _fold(self) -> set[int]:
-        """Operators that unpack constants; their outputs become constants."""
-        folded = set()
+    def _check_operators(self) -> None:
         for position, operator in enumerate(self.operators):
             name = op_name(self.file.model, operator)
             if is_control_flow(name):
                 raise FormatError(
                     f"{self.file.where}: operator {position} is {name}: lowtide plans models without control flow"
                 )
-            if is_folded(self.file, operator, self.constants):
-                folded.add(position)
-                self.constants.update(present(operator.outputs))
-        return folded
 
     def _producers(self) -> dict[int, int]:
         producers: dict[int, int] = {}
@@ -168,6 +174,15 @@ class _Import:
                     )
                 producers[index] = position
         return producers
+
+    def _viewed(self) -> set[int]:
+        """Tensors that share bytes with others: overwriting one would end them all."""
+        return {
+            index
+            for operator in self.operators
+            if shares_input(self.file, operator)
+            for index in (*present(operator.inputs), *present(operator.outputs))
+        }
 
     def _check_inputs(self, position: int, known: set[int]) -> None:
         for index in present(self.operators[position].inputs):
@@ -208,6 +223,7 @@ class _Import:
         source = present(operator.inputs)[0] if shares_input(self.file, operator) else None
         if source in self.constants:
             source = None
+        overwritten = self._overwritten(position)
         return Node(
             name=self._node_name(position, outputs),
             op=op_name(self.file.model, operator),
@@ -216,8 +232,9 @@ class _Import:
             outputs=tuple(
                 Value(
                     name=self.value_names[index],
-                    size_bytes=0 if source is not None else aligned(self.size_bytes[index]),
+                    size_bytes=aligned(self.size_bytes[index]) if source is None and overwritten is None else 0,
                     alias_of=None if source is None else self.value_names[source],
+                    overwrites=None if overwritten is None else self.value_names[overwritten],
                     meta=self._tensor_meta(index),
                 )
                 for index in dict.fromkeys(outputs)
@@ -227,6 +244,16 @@ class _Import:
             after=(last_in_sequence,) if in_sequence and last_in_sequence is not None else (),
             meta={"operator": position},
         )
+
+    def _overwritten(self, position: int) -> int | None:
+        """The input whose bytes an operator's output takes over, if that is wanted and nobody misses it."""
+        if not self.in_place:
+            return None
+        missed = self.constants | self.viewed | set(self.outputs)
+        for index in overwritable_inputs(self.file, self.operators[position]):
+            if index not in missed and self.last_reader_by_tensor[index] == position:
+                return index
+        return None
 
     def _node_name(self, position: int, outputs: Sequence[int]) -> str:
         """The name of its first output, as nodes have none of their own in these files."""

@@ -6,7 +6,8 @@
 Buffers go in by falling size, each into the lowest gap among those that live at the same time; offsets that the file
 prescribes (metadata ``OfflineMemoryAllocation``) are taken as they are and first. That is the runtime's
 ``GreedyMemoryPlanner`` (Apache-2.0, tensorflow/tflite-micro, micro_allocation_info.cc and greedy_memory_planner.cc),
-described here by what it does: of two buffers of one size, the one added later goes first.
+described here by what it does: of two buffers of one size, the one added later goes first. Results of operators that
+unpack weights (see ``folded_operators``) count as persistent: the runtime has no kernels for these operators anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowtide.importers.tflite_file import TfliteFile, text_of
-from lowtide.importers.tflite_ops import present, scratch_bytes
+from lowtide.importers.tflite_ops import folded_operators, present, scratch_bytes
 from lowtide.importers.tflite_tensors import aligned, holds_data, tensor_bytes
 
 __all__ = ["OFFLINE_METADATA", "MicroArena", "micro_arena", "offline_offsets"]
@@ -107,10 +108,14 @@ def _buffers(file: TfliteFile, prescribed: Sequence[int] | None) -> tuple[list[i
         for index in (*present(operator.inputs), *present(operator.outputs)):
             last[index] = scope
     last.update(dict.fromkeys(present(file.subgraph.outputs), len(operators)))
+    persistent = {index for position in folded_operators(file)[0] for index in present(operators[position].outputs)}
     owners = [
         index
         for index, tensor in enumerate(file.subgraph.tensors)
-        if not holds_data(file, index) and not tensor.isVariable and tensor_bytes(file, index)
+        if index not in persistent
+        and not holds_data(file, index)
+        and not tensor.isVariable
+        and tensor_bytes(file, index)
     ]
     buffers = [
         _Buffer(

@@ -18,9 +18,11 @@ from lowtide.importers.tflite_tensors import aligned, holds_data, shape_of, tens
 
 __all__ = [
     "duration_ns",
+    "folded_operators",
+    "initial_constants",
     "is_control_flow",
-    "is_folded",
     "is_in_sequence",
+    "overwritable_inputs",
     "present",
     "scratch_bytes",
     "shares_input",
@@ -33,6 +35,11 @@ _REDUCTIONS = {"MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE
 
 _SHARING = {"RESHAPE", "SQUEEZE", "EXPAND_DIMS"}
 """Kernels that copy nothing where input and output lie at one address (measured on TensorFlow Lite Micro)."""
+
+_ELEMENTWISE = {
+    "ABS", "ADD", "ELU", "EXP", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "MAXIMUM", "MINIMUM", "MUL", "NEG", "PRELU",
+    "RELU", "RELU6", "RSQRT", "SQRT", "SQUARE", "SUB", "TANH",
+}  # fmt: skip
 
 _CONTROL_FLOW = {"IF", "WHILE", "CALL_ONCE", "CALL", "STABLEHLO_WHILE", "STABLEHLO_CASE", "STABLEHLO_COMPOSITE"}
 _STATEFUL = re.compile(r"VAR_HANDLE|READ_VARIABLE|ASSIGN_VARIABLE|HASHTABLE.*|RANDOM_.*|MULTINOMIAL|.*RNG.*|DELEGATE")
@@ -57,12 +64,36 @@ def is_in_sequence(file: TfliteFile, operator: Any) -> bool:
     return any(file.subgraph.tensors[index].isVariable for index in present(operator.inputs))
 
 
-def is_folded(file: TfliteFile, operator: Any, constants: set[int]) -> bool:
-    """Whether an operator unpacks weights once and for all: what it produces is as constant as they are.
+def initial_constants(file: TfliteFile) -> set[int]:
+    """Tensors that are there before anything runs: with data in the file, variable, or without elements."""
+    made = {index for operator in _operators(file) for index in present(operator.outputs)}
+    tensors = [] if file.subgraph.tensors is None else file.subgraph.tensors
+    return {
+        index
+        for index, tensor in enumerate(tensors)
+        if index not in made and (tensor.isVariable or holds_data(file, index) or not tensor_bytes(file, index))
+    }
 
-    LiteRT keeps the results of these beside the weights. TensorFlow Lite Micro has no kernels for them. DEQUANTIZE of
-    int8 weights is none of them: it has a kernel there, which writes into the arena like any other.
+
+def folded_operators(file: TfliteFile) -> tuple[tuple[int, ...], set[int]]:
+    """Operators that unpack weights once and for all, and all tensors that are constant because of them.
+
+    LiteRT keeps their results beside the weights, and TensorFlow Lite Micro has no kernels for them: DENSIFY, and
+    DEQUANTIZE of float16. DEQUANTIZE of int8 weights is none of them: it has a kernel there, which writes into the
+    arena like any other.
+
+    Returns:
+        Their positions, and the tensors that no operator has to make, theirs included.
     """
+    folded, constants = [], initial_constants(file)
+    for position, operator in enumerate(_operators(file)):
+        if _is_folded(file, operator, constants):
+            folded.append(position)
+            constants.update(present(operator.outputs))
+    return tuple(folded), constants
+
+
+def _is_folded(file: TfliteFile, operator: Any, constants: set[int]) -> bool:
     inputs = present(operator.inputs)
     if not inputs or any(index not in constants for index in inputs):
         return False
@@ -70,6 +101,10 @@ def is_folded(file: TfliteFile, operator: Any, constants: set[int]) -> bool:
     if name == "DENSIFY":
         return True
     return name == "DEQUANTIZE" and type_of(file.subgraph.tensors[inputs[0]]) in _FOLDED_TYPES
+
+
+def _operators(file: TfliteFile) -> Sequence[Any]:
+    return () if file.subgraph.operators is None else file.subgraph.operators
 
 
 def shares_input(file: TfliteFile, operator: Any) -> bool:
@@ -81,6 +116,28 @@ def shares_input(file: TfliteFile, operator: Any) -> bool:
     if holds_data(file, inputs[0]) or source.isVariable:
         return False
     return tensor_bytes(file, inputs[0]) == tensor_bytes(file, outputs[0])
+
+
+def overwritable_inputs(file: TfliteFile, operator: Any) -> tuple[int, ...]:
+    """Inputs over which an operator's output may be written while it is computed, element by element.
+
+    True of the kernels for these operators: each element of the output is computed from the elements of one index and
+    written once, after they were read; the input has the shape of the output, so none is read again (broadcasting
+    repeats only inputs of another shape). Measured on the reference kernels of TensorFlow Lite Micro; no document
+    promises it.
+    """
+    outputs = present(operator.outputs)
+    if op_name(file.model, operator) not in _ELEMENTWISE or len(outputs) != 1:
+        return ()
+    target = file.subgraph.tensors[outputs[0]]
+    return tuple(
+        index
+        for index in dict.fromkeys(present(operator.inputs))
+        if shape_of(file.subgraph.tensors[index]) == shape_of(target)
+        and file.subgraph.tensors[index].type == target.type
+        and not holds_data(file, index)
+        and not file.subgraph.tensors[index].isVariable
+    )
 
 
 def scratch_bytes(file: TfliteFile, operator: Any) -> tuple[int, ...]:

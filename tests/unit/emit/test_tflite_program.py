@@ -61,3 +61,12 @@ def test_a_view_has_the_bytes_of_the_copy_that_it_was_made_of() -> None:
     assert program.storage_by_copy[("v.out", 0)] == ("a.out", 0)
     assert program.storage_by_copy[("v.out", 1)] == ("a.out", 1)
     assert program.storage_by_copy[("w.out", 0)] == ("a.out", 1)
+
+
+def test_what_is_overwritten_comes_back_as_another_copy() -> None:
+    in_place = Node("b", "RELU", 1, ("a.out",), (Value("b.out", 0, overwrites="a.out"),))
+    written = graph(node("a", "x"), in_place, node("c", "a.out", "b.out"), outputs=("c.out",))
+    steps = [Compute("a"), Compute("b"), Compute("a"), Compute("c"), Evict("a.out"), Evict("b.out")]
+    program = program_of(written, steps)
+    assert program.storage_by_copy[("b.out", 0)] == ("a.out", 0)
+    assert program.executions[3].copy_by_input == {"a.out": ("a.out", 1), "b.out": ("b.out", 0)}

@@ -180,3 +180,30 @@ def test_an_input_that_is_passed_through() -> None:
     x, y = builder.tensor("x", (4,)), builder.tensor("y", (4,))
     builder.operator("RELU", [x], [y])
     assert imported(builder, [x], [y, x]).graph.outputs == ("y", "x")
+
+
+def test_in_place_only_where_nobody_misses_the_input() -> None:
+    builder = TfliteBuilder()
+    x, a, b, c, d = (builder.tensor(name, (1, 4, 4, 4)) for name in "xabcd")
+    row = builder.tensor("row", (4,), data=np.ones(4, np.float32))
+    builder.operator("RELU", [x], [a])
+    builder.operator("LOGISTIC", [a], [b])  # a is read again
+    builder.operator("ADD", [a, b], [c], options="AddOptions")  # over a, the first that is read no more
+    builder.operator("MUL", [row, c], [d], options="MulOptions")  # over c: row has another shape, and is constant
+    file = parse_tflite(builder.build(inputs=[x], outputs=[d]), "m.tflite")
+    graph = import_tflite(file, in_place=True).graph
+    overwritten = {node.name: node.outputs[0].overwrites for node in graph.nodes}
+    assert overwritten == {"a": "x", "b": None, "c": "a", "d": "c"}
+    assert graph.value_by_name["d"].size_bytes == 0
+    assert all(node.outputs[0].overwrites is None for node in import_tflite(file).graph.nodes)
+
+
+def test_outputs_and_views_are_not_overwritten() -> None:
+    builder = TfliteBuilder()
+    x, a, b, c = (builder.tensor(name, (1, 4)) for name in "xabc")
+    shape = builder.tensor("shape", (2,), dtype="INT32", data=np.array([1, 4], np.int32))
+    builder.operator("RESHAPE", [x, shape], [a])
+    builder.operator("RELU", [a], [b])  # a shares the bytes of x
+    builder.operator("RELU", [b], [c])  # b is an output
+    file = parse_tflite(builder.build(inputs=[x], outputs=[b, c]), "m.tflite")
+    assert [node.outputs[0].overwrites for node in import_tflite(file, in_place=True).graph.nodes] == [None] * 3
