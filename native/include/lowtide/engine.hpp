@@ -739,8 +739,10 @@ class Engine {
       tape_.collect(id);
     } else if (subject.producer == kNone) {
       if (subject.spot.home == Home::kPool || subject.spot.home == Home::kSmall) part_with_leaf(id);
-    } else if (!config_.keeps_dead && subject.awaited == 0 && subject.spot.home == Home::kPool) {
-      drop(id);
+    } else {
+      if (subject.kept_bytes > 0) charge(tape_.live_frontier(id), std::exchange(tape_.cell(id).kept_bytes, 0));
+      const bool is_droppable = tape_.cell(id).exists && subject.awaited == 0 && subject.spot.home == Home::kPool;
+      if (is_droppable && !config_.keeps_dead) drop(id);
     }
   }
 
@@ -754,12 +756,21 @@ class Engine {
     std::int64_t bytes = 0;
     for (const CellId reader : frontier) bytes += tape_.cell(reader).size;
     const bool is_cheap = bytes <= size && may_freeze(frontier);
-    for (const CellId reader : frontier) {
-      Cell& held = tape_.cell(reader);
-      if (!is_known) held.kept_bytes += size / static_cast<std::int64_t>(frontier.size());
-      if (is_cheap || (may_freeze(std::span(&reader, 1)) && held.kept_bytes >= held.size)) freeze(reader);
+    if (is_cheap) {
+      for (const CellId reader : frontier) freeze(reader);
+    } else if (!is_known) {
+      charge(frontier, size);
     }
     if (!is_known && tape_.cell(id).exists) add_zombie(id);
+  }
+
+  // Share `bytes` that dropped leaves have among those for whose recipes they are kept.
+  void charge(const std::vector<CellId>& frontier, std::int64_t bytes) {
+    for (const CellId reader : frontier) {
+      Cell& held = tape_.cell(reader);
+      held.kept_bytes += bytes / static_cast<std::int64_t>(frontier.size());
+      if (held.kept_bytes >= held.size && may_freeze(std::span(&reader, 1))) freeze(reader);
+    }
   }
 
   // What an op uses must stay what it is: it may be mutating it, as something that can come back.
