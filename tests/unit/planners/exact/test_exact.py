@@ -184,7 +184,7 @@ def test_bounds_never_exceed_the_optimum_whatever_is_watched(
     kind: type[Relaxation] | type[GridRelaxation], random_graph: Callable[..., Graph]
 ) -> None:
     num_tight = 0
-    for seed in range(150):
+    for seed in range(90):
         graph = plain_graph(Random(seed), 6) if seed % 2 else random_graph(seed, num_nodes=5)
         budget_bytes = between(graph, Random(seed).choice([0.0, 0.5, 0.9]))
         optimum = least_duration(graph, budget_bytes)
@@ -201,7 +201,7 @@ def test_bounds_never_exceed_the_optimum_whatever_is_watched(
             assert not relaxed.is_infeasible
             assert graph.baseline_duration + relaxed.extra_duration <= optimum
             num_tight += graph.baseline_duration + relaxed.extra_duration == optimum > graph.baseline_duration
-    assert num_tight > 20
+    assert num_tight > 12
 
 
 def test_the_finer_relaxation_counts_what_is_live_but_absent() -> None:
@@ -250,7 +250,7 @@ def test_it_is_a_planner() -> None:
 
 def test_what_it_calls_optimal_or_infeasible_is(random_graph: Callable[..., Graph]) -> None:
     num_optimal = num_infeasible = 0
-    for seed in range(120):
+    for seed in range(80):
         graph = plain_graph(Random(seed), 6) if seed % 2 else random_graph(seed, num_nodes=5)
         budget_bytes = between(graph, Random(seed).choice([0.0, 0.5, 0.9]))
         optimum = least_duration(graph, budget_bytes)
@@ -265,8 +265,8 @@ def test_what_it_calls_optimal_or_infeasible_is(random_graph: Callable[..., Grap
             assert optimum is None
         if proposal.lower_bound_duration is not None and optimum is not None:
             assert proposal.lower_bound_duration <= optimum
-    assert num_optimal > 60
-    assert num_infeasible > 5
+    assert num_optimal > 30
+    assert num_infeasible > 3
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_nothing_is_claimed_of_free_orders() -> None:
 
 
 def test_copies_are_limited() -> None:
-    graph = graph_from_spec("generate:transformer?layers=4")
+    graph = graph_from_spec("generate:transformer?layers=3")
     budget_bytes = baseline(graph).peak_bytes * 60 // 100
     for max_copies in (1, 2):
         proposal = propose(graph, budget_bytes, scope=Scope(max_copies=max_copies))
