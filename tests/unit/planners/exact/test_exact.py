@@ -179,6 +179,7 @@ def test_a_solution_over_all_stages_is_resident_as_it_says(kind: type[Relaxation
     assert num_checked > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Relaxation, GridRelaxation])
 def test_bounds_never_exceed_the_optimum_whatever_is_watched(
     kind: type[Relaxation] | type[GridRelaxation], random_graph: Callable[..., Graph]
@@ -248,6 +249,7 @@ def test_it_is_a_planner() -> None:
     assert isinstance(ExactPlanner(), Planner)
 
 
+@pytest.mark.slow
 def test_what_it_calls_optimal_or_infeasible_is(random_graph: Callable[..., Graph]) -> None:
     num_optimal = num_infeasible = 0
     for seed in range(80):
