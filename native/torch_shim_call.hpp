@@ -58,7 +58,7 @@ class Call {
     redirect_copies();
     prepare_cost();
     if (info_.is_random) save_randomness();
-    if (mutated_.empty() && runtime_.engine().stats().num_searches > 0) saved_stack_.emplace(stack_);
+    if (mutated_.empty() && runtime_.is_scarce()) saved_stack_.emplace(stack_);
     raw_before_ = runtime_.raw_bytes();
     runtime_.set_running(&info_, temper_);
   }
@@ -82,7 +82,7 @@ class Call {
   // that, so that it may run once more. Only where nothing was written yet that counts.
   bool make_way() {
     if (!saved_stack_ || !statistics_.empty()) return false;
-    const std::int64_t needed = runtime_.shortage() - raw_before_;
+    const std::int64_t needed = runtime_.shortage_with_raw() - raw_before_;
     if (needed <= 0 || !runtime_.engine().make_way(inputs_, needed)) return false;
     stack_ = std::move(*saved_stack_);
     saved_stack_.reset();

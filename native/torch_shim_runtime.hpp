@@ -100,9 +100,15 @@ class Runtime final : public online::Host {
     engine_.free_spot(raw.spot, raw.size);
   }
 
+  // Whether a request may soon find no room.
+  bool is_scarce() const {
+    const pool::Pool& memory = engine_.memory();
+    return engine_.stats().num_searches > 0 || memory.largest_hole() < memory.capacity() / 2;
+  }
+
   // Memory that no cell owns, now; and as it would have been had the last request that failed been served.
   std::int64_t raw_bytes() const { return raw_bytes_; }
-  std::int64_t shortage() const { return shortage_; }
+  std::int64_t shortage_with_raw() const { return shortage_; }
 
   struct Raw {
     Spot spot;
@@ -237,6 +243,8 @@ class Runtime final : public online::Host {
   // ------------------------------------------------------------------ the engine's callbacks
   void replay(RecordId record, std::vector<Spot>& spots) override;
 
+  std::int64_t shortage() const override { return std::max<std::int64_t>(shortage_ - replay_raw_before_, 0); }
+
   void evicted(CellId cell) override {
     Handle* handle = handle_by_cell(cell);
     if (handle == nullptr) return;
@@ -324,7 +332,8 @@ class Runtime final : public online::Host {
   std::unordered_map<CellId, c10::DataPtr> taken_out_;           // copies of cells outside the arena
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped_;
   std::int64_t raw_bytes_ = 0;
-  std::int64_t shortage_ = 0;
+  std::int64_t shortage_ = 0;           // raw bytes and the request that failed
+  std::int64_t replay_raw_before_ = 0;
   bool is_replaying_ = false;
   const OpInfo* running_ = nullptr;
   Temper temper_ = Temper::kResident;
@@ -456,6 +465,8 @@ inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
   const Temper outer_temper = std::exchange(temper_, static_cast<Temper>(engine_.tape().record(record).temper));
   const auto started = std::chrono::steady_clock::now();
   const bool was_replaying = std::exchange(is_replaying_, true);
+  replay_raw_before_ = raw_bytes_;
+  shortage_ = 0;
   const auto restore_running = [&] {
     is_replaying_ = was_replaying;
     running_ = outer;

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
-import shim_cases as cases  # noqa: E402
-import torch  # noqa: E402
+import shim_cases as cases
+import torch
 
-from lowtide.runtime.errors import LowtideOutOfMemory  # noqa: E402
+from lowtide.runtime.errors import LowtideOutOfMemory
 
 MIB = 2**20
 

@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
-import shim_cases as cases  # noqa: E402
-import torch  # noqa: E402
-from torch import nn  # noqa: E402
+import shim_cases as cases
+import torch
+from torch import nn
 
 MIB = 2**20
 
@@ -37,9 +37,13 @@ def test_the_capacity_is_whole_pages(shim: ModuleType) -> None:
         assert shim.stats()["capacity"] == 10 * 4096
 
 
-@pytest.mark.parametrize("options", [{"capacity": 100}, {"capacity": MIB, "colour": 1}, {"capacity": MIB, "score": "x"}])
+@pytest.mark.parametrize(
+    "options", [{"capacity": 100}, {"capacity": MIB, "colour": 1}, {"capacity": MIB, "score": "x"}]
+)
 def test_options_that_make_no_sense_are_refused(shim: ModuleType, options: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="budget below 4096|unknown option of the torch shim: colour|'x' is none of coop"):
+    with pytest.raises(
+        ValueError, match="budget below 4096|unknown option of the torch shim: colour|'x' is none of coop"
+    ):
         shim.enter(options)
     assert not shim.is_active()
 
@@ -250,3 +254,33 @@ def test_moving_a_module_in_and_out(shim: ModuleType) -> None:
     plain = nn.Linear(200, 200)
     assert torch.equal(inside.weight, plain.weight)
     assert torch.equal(output, plain(torch.ones(4, 200)))
+
+
+def test_an_op_that_finds_no_hole_is_tried_again(shim: ModuleType) -> None:
+    """Its input lies in the middle, locked: on either side are 400 kB, together enough for the result of 720 kB."""
+
+    def run() -> torch.Tensor:
+        torch.manual_seed(0)
+        low, middle, high = torch.randn(100_000), torch.randn(60_000), torch.randn(90_000)
+        del low, high
+        return torch.cat([middle, middle, middle])
+
+    expected = run()
+    with cases.arena(shim, MIB, has_one_end=True, small_bytes=0):
+        result = run()
+        assert shim.stats()["num_retries"] == 1
+        assert torch.equal(result, expected)
+
+
+def test_a_random_op_that_is_tried_again_draws_the_same(shim: ModuleType) -> None:
+    def run() -> tuple[torch.Tensor, torch.Tensor]:
+        torch.manual_seed(0)
+        low, middle, high = torch.zeros(100_000), torch.rand(60_000), torch.zeros(90_000)
+        del low, high
+        return torch.multinomial(middle, 60_000), torch.get_rng_state()
+
+    expected = run()
+    with cases.arena(shim, 1_250_000, has_one_end=True, small_bytes=0):
+        result = run()
+        assert shim.stats()["num_retries"] == 1
+        assert all(torch.equal(one, other) for one, other in zip(result, expected, strict=True))

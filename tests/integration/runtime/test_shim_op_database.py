@@ -24,10 +24,10 @@ import pytest
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
-import shim_cases as cases  # noqa: E402
-import torch  # noqa: E402
-from torch import Tensor  # noqa: E402
-from torch.utils._pytree import tree_leaves, tree_map_only  # noqa: E402
+import shim_cases as cases
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,9 @@ UNREPEATABLE = {"linalg.lstsq", "linalg.lstsq.grad_oriented", "empty", "empty_li
 
 @functools.cache
 def _operators() -> list[Any]:
-    if importlib.util.find_spec("expecttest") is None:  # the database's module imports it, the database needs nothing of it
+    if (
+        importlib.util.find_spec("expecttest") is None
+    ):  # the database's module imports it, the database needs nothing of it
         double = types.ModuleType("expecttest")
         double.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules["expecttest"] = double
@@ -73,7 +75,9 @@ def _strided(tree: Any) -> list[Tensor]:
 
 def _copied(tree: Any) -> Any:
     def copy(tensor: Tensor) -> Tensor:
-        return tensor.detach().clone().requires_grad_(tensor.requires_grad) if tensor.layout == torch.strided else tensor
+        return (
+            tensor.detach().clone().requires_grad_(tensor.requires_grad) if tensor.layout == torch.strided else tensor
+        )
 
     return tree_map_only(Tensor, copy, tree)
 
@@ -96,7 +100,9 @@ def _backward(op: Any, sample: Any, evict: Callable[[Any], None]) -> list[Tensor
     saved: list[Tensor] = []
     evict((arguments, options))
     torch.manual_seed(7)
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: (saved.append(tensor), tensor)[1], lambda saved: saved):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: (saved.append(tensor), tensor)[1], lambda saved: saved
+    ):
         results = op.op(*arguments, **options)
     outputs = [tensor for tensor in _strided(results) if tensor.requires_grad]
     leaves = [tensor for tensor in _strided((arguments, options)) if tensor.requires_grad]

@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
-import shim_cases as cases  # noqa: E402
-import torch  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
+import shim_cases as cases
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 MIB = 2**20
 

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
-import shim_cases as cases  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
+import shim_cases as cases
+from torch import Tensor, nn
 
 
 @functools.cache
