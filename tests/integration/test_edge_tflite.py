@@ -158,7 +158,7 @@ MODELS = {
     "long_skip": long_skip(),
     "views": views(),
     "int8_with_scratch": int8_with_scratch(),
-    **{f"random_{seed}": random_net(seed) for seed in range(6)},
+    **{f"random_{seed}": random_net(seed) for seed in range(4)},
 }
 
 
@@ -291,6 +291,16 @@ def test_a_model_that_the_runtime_does_not_take() -> None:
     assert checked.micro.refusal is not None
 
 
+def test_xnnpack_runs_what_was_exported() -> None:
+    export = exported(MODELS["two_branches"])
+    inputs = random_inputs(parse_tflite(export.data, "m"))
+    plain = run_on_litert(export.data, inputs, repeats=0)
+    delegated = run_on_litert(export.data, inputs, delegate=True, repeats=0)
+    assert plain.outputs.keys() == delegated.outputs.keys()
+    for name, output in plain.outputs.items():
+        np.testing.assert_allclose(output, delegated.outputs[name], rtol=1e-4, atol=1e-4)
+
+
 def test_a_wrong_model_does_not_pass() -> None:
     """The check can fail: offsets that overlap, and an operator that reads another tensor."""
     export = exported(MODELS["two_branches"])
@@ -383,7 +393,7 @@ def test_in_place_is_another_source(tmp_path: Path, capsys: pytest.CaptureFixtur
     source = f"in-place:{path}"
     assert main(["plan", source, "--budget", "min", "-o", str(plan), "--threads", "1"]) == 0
     assert main(["verify", source, str(plan)]) == 0
-    assert main(["export", str(path), str(plan), "-o", str(target), "--check"]) == 0
+    assert main(["export", source, str(plan), "-o", str(target), "--check"]) == 0
     assert measured_head_bytes(target.read_bytes()) == 1024  # one tensor, three names
     capsys.readouterr()
     assert main(["plan", str(path), "--json", "--threads", "1"]) == 0

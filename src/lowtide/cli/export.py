@@ -10,6 +10,7 @@ import typer
 from lowtide import api
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_text
+from lowtide.cli.sources import IN_PLACE
 from lowtide.cli.tflite import is_tflite
 from lowtide.cli.tflite_check import print_tflite_check
 from lowtide.emit.tflite import TfliteExport, export_tflite
@@ -36,6 +37,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Write the file even if it would not help.")] = False,
 ) -> int:
     """Write MODEL in the order and at the addresses of PLAN."""
+    model = Path(str(model).removeprefix(IN_PLACE))  # the plan knows whether it is one in place
     _check_names(model, output)
     plan = load_plan(plan_file)
     source = _planned(read_tflite(model), plan)

@@ -105,7 +105,7 @@ class _Import:
         self._check_data()
         self.folded, self.constants = folded_operators(file)
         self.producer_by_tensor = self._producers()
-        self.viewed = self._viewed()
+        self.missed = self.constants | self._viewed() | set(self.outputs)
         self.last_reader_by_tensor = {
             index: position for position, operator in enumerate(self.operators) for index in present(operator.inputs)
         }
@@ -249,9 +249,8 @@ class _Import:
         """The input whose bytes an operator's output takes over, if that is wanted and nobody misses it."""
         if not self.in_place:
             return None
-        missed = self.constants | self.viewed | set(self.outputs)
         for index in overwritable_inputs(self.file, self.operators[position]):
-            if index not in missed and self.last_reader_by_tensor[index] == position:
+            if index not in self.missed and self.last_reader_by_tensor[index] == position:
                 return index
         return None
 
