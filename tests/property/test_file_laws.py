@@ -267,7 +267,7 @@ def test_spoilt_traces_are_refused_in_one_line(rng: Random) -> None:
 @settings(laws, max_examples=300)
 @given(
     randoms,
-    st.sampled_from([("graph_v1.json", load_graph), ("plan_v1.json", load_plan), ("trace_v1.jsonl", load_trace)]),
+    st.sampled_from([("graph_v1.json", load_graph), ("plan_v2.json", load_plan), ("trace_v1.jsonl", load_trace)]),
 )
 def test_spoilt_bytes_are_refused_in_one_line(rng: Random, file: tuple[str, Callable[[Path], Any]]) -> None:
     name, load = file

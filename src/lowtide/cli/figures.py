@@ -72,7 +72,7 @@ def _describe_holdings(verified: VerifiedPlan) -> str:
 
 
 def _describe_scope(scope: Scope) -> str:
-    order = "given order" if scope.order == "fixed" else "free order"
+    order = {"fixed": "given order", "staged": "staged plans in the given order"}.get(scope.order, "free order")
     copies = "any number of copies" if scope.max_copies is None else f"at most {scope.max_copies} copies"
     return f"{order}, {copies}"
 

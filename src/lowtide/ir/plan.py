@@ -47,8 +47,12 @@ class Status(StrEnum):
 class Scope:
     """The set of plans within which an optimum or a bound is meant. Figures of two scopes are never compared.
 
+    ``staged`` plans are ``fixed`` plans, and these are ``free`` plans: a bound of a wider scope holds in a narrower
+    one, never the other way round.
+
     Attributes:
-        order: ``"fixed"``: first executions in the graph's given order; ``"free"``: in any legal order.
+        order: ``"fixed"``: first executions in the graph's given order; ``"free"``: in any legal order; ``"staged"``:
+            as fixed, and between two first executions each node runs again at most once, in the given order, too.
         max_copies: Most executions of one node, or None for any number.
     """
 

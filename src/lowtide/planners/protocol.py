@@ -23,7 +23,7 @@ class PlanRequest:
     Attributes:
         graph: The graph, checked.
         budget_bytes: Most bytes resident at any step (referee's rules: graph inputs of kind USER count).
-        scope: Which plans count: fixed or free order, most copies of a node.
+        scope: Which plans count: fixed, free or staged order, most copies of a node.
         seed: Same graph, budget, seed and threads give the same plan.
         threads: Threads it may use, at least 1.
         time_limit_seconds: Wall-clock cap, or None; the best found so far is then the answer.
@@ -64,7 +64,9 @@ class Planner(Protocol):
     """Something that proposes plans.
 
     A planner that can leave the given order says so by an attribute ``searches_order = True``; it is then asked for
-    plans with scope ``free`` unless the order is to be kept. All others are asked for plans in the given order.
+    plans with scope ``free`` unless the order is to be kept. One that sees staged plans only, and so proves nothing
+    about others, says ``searches_staged_only = True``; it is asked for plans with scope ``staged``. All others are
+    asked for plans in the given order.
     """
 
     @property

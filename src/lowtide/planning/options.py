@@ -38,8 +38,13 @@ def choose_planner(planner: str | Planner) -> Planner:
     return planner
 
 
-def searched_order(planner: Planner, *, keep_order: bool) -> Literal["fixed", "free"]:
-    """The orders that a planner searches: that given, unless it says ``searches_order`` and may leave it."""
+def searched_order(planner: Planner, *, keep_order: bool) -> Literal["fixed", "free", "staged"]:
+    """The orders that a planner searches: that given, unless it says ``searches_order`` and may leave it.
+
+    Of one that says ``searches_staged_only`` nothing more is expected, so that what it proves can be said.
+    """
+    if getattr(planner, "searches_staged_only", False):
+        return "staged"
     return "free" if getattr(planner, "searches_order", False) and not keep_order else "fixed"
 
 
@@ -52,7 +57,7 @@ def build_request(
     time_limit_seconds: float | None,
     on_progress: ProgressCallback | None,
     should_stop: StopCallback | None,
-    order: Literal["fixed", "free"] = "fixed",
+    order: Literal["fixed", "free", "staged"] = "fixed",
 ) -> PlanRequest:
     """Everything that a planner is told, but for the budget, which is 0 yet.
 

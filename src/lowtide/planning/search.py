@@ -147,7 +147,8 @@ class Search:
             return attempt
         from lowtide.planners.bounds import best_bound, order_free_bound
 
-        bound_of = best_bound if attempt.scope.order == "fixed" else order_free_bound
+        # What holds for all plans in the given order holds for the staged ones among them.
+        bound_of = order_free_bound if attempt.scope.order == "free" else best_bound
 
         seconds_left = self._seconds_left()
         seconds = _MOST_EXTRA_SECONDS if seconds_left is None else seconds_left
@@ -213,7 +214,7 @@ class Search:
         )
         try:
             return check_plan(
-                graph, proposed, budget_bytes=attempt.budget_bytes, keep_order=attempt.scope.order == "fixed"
+                graph, proposed, budget_bytes=attempt.budget_bytes, keep_order=attempt.scope.order != "free"
             )
         except RefereeError as error:
             raise PlannerFailed(self.planner, f"proposed what breaks a rule: {error}") from error
@@ -258,7 +259,8 @@ class Search:
             raise PlannerFailed(self.planner, f"proposed what breaks a rule: {error}") from error
         _check_claims(self.planner, request, proposal, replayed)
         is_in_order = replayed.first_executions == request.graph.order
-        scope = replace(request.scope, order="fixed") if is_in_order and proposal.status in _HAS_PLAN else request.scope
+        is_narrower = request.scope.order == "free" and is_in_order and proposal.status in _HAS_PLAN
+        scope = replace(request.scope, order="fixed") if is_narrower else request.scope
         if self.keep_order and not is_in_order:
             raise PlannerFailed(self.planner, "was asked to keep the given order and left it")
         attempt = Attempt(

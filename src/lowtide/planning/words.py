@@ -35,8 +35,8 @@ def explain_missing_plan(result: PlanResult) -> str:
 
 
 def describe_scope(scope: Scope) -> str:
-    """Say which plans a scope holds."""
-    order = "in the given order" if scope.order == "fixed" else "in any order"
+    """Say which plans a scope holds, as a continuation of "no plan" or "optimal"."""
+    order = {"fixed": "in the given order", "staged": "staged in the given order"}.get(scope.order, "in any order")
     return order if scope.max_copies is None else f"{order} with at most {scope.max_copies} copies of a node"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import InitVar, dataclass
 
 from lowtide.errors import PlanRejected
-from lowtide.ir import Graph, Plan, Status
+from lowtide.ir import Compute, Graph, Plan, Status
 from lowtide.ir.serde import graph_sha256
 from lowtide.referee.layouts import check_layout
 from lowtide.referee.replay import Replay, replay
@@ -79,16 +79,40 @@ def _compare(figure: str, claimed: int | None, found: int | None) -> None:
 
 
 def _check_scope(graph: Graph, plan: Plan, figures: Replay, *, keep_order: bool) -> None:
-    if plan.scope.order not in ("fixed", "free"):
-        raise PlanRejected("scope", f"scope.order {plan.scope.order!r:.40} must be 'fixed' or 'free'")
-    if keep_order or plan.scope.order == "fixed":
+    if plan.scope.order not in ("fixed", "free", "staged"):
+        raise PlanRejected("scope", f"scope.order {plan.scope.order!r:.40} must be 'fixed', 'free' or 'staged'")
+    if keep_order or plan.scope.order != "free":
         for given, found in zip(graph.order, figures.first_executions, strict=True):
             if given != found:
                 raise PlanRejected("order", f"node {found!r} is first executed where the given order has {given!r}")
+    if plan.scope.order == "staged":
+        _check_stages(graph, plan)
     most = plan.scope.max_copies
     for name, count in figures.num_copies_by_node.items():
         if most is not None and count > most:
             raise PlanRejected("max-copies", f"node {name!r} is executed {count} times, the scope allows {most}")
+
+
+def _check_stages(graph: Graph, plan: Plan) -> None:
+    """Between two first executions nodes run again once each, in the given order."""
+    position_by_node = {name: position for position, name in enumerate(graph.order)}
+    executed: set[str] = set()
+    before: str | None = None  # the node executed again just before, in this stage
+    for index, step in enumerate(plan.steps):
+        if not isinstance(step, Compute):
+            continue
+        if step.node not in executed:
+            executed.add(step.node)
+            before = None
+            continue
+        if before is not None and position_by_node[step.node] <= position_by_node[before]:
+            raise PlanRejected(
+                "stages",
+                f"node {step.node!r} runs again after {before!r} in one stage: in the scope 'staged' each does once, "
+                "in the given order",
+                step=index,
+            )
+        before = step.node
 
 
 def _check_claims(plan: Plan) -> None:

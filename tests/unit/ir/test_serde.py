@@ -6,13 +6,14 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lowtide.errors import FormatError, LowtideError
-from lowtide.ir import Mark, MarkKind, Memory
+from lowtide.ir import Mark, MarkKind, Memory, Scope
 from lowtide.ir.serde import (
     graph_from_document,
     graph_sha256,
@@ -21,6 +22,7 @@ from lowtide.ir.serde import (
     load_plan,
     load_trace,
     plan_from_document,
+    plan_to_document,
     save_graph,
     save_plan,
     save_trace,
@@ -59,6 +61,18 @@ def test_the_documented_plan_passes_the_referee() -> None:
     assert verified.replay.memory_bytes == (12288, 12288, 8192, 8192, 8256, 64)
 
 
+def test_the_plan_of_version_2_is_of_staged_scope_and_passes_the_referee() -> None:
+    plan = load_plan(GOLDEN / "plan_v2.json")
+    assert plan.scope == Scope(order="staged", max_copies=2)
+    check_plan(load_graph(GOLDEN / "graph_v1.json"), plan)
+
+
+@pytest.mark.parametrize(("order", "version"), [("fixed", 1), ("free", 1), ("staged", 2)])
+def test_a_plan_is_written_in_the_oldest_version_that_can_say_it(order: str, version: int) -> None:
+    document = plan_to_document(replace(load_plan(GOLDEN / "plan_v1.json"), scope=Scope(order=order)))
+    assert document["version"] == version
+
+
 def test_the_hash_of_a_graph_never_changes() -> None:
     assert graph_sha256(load_graph(GOLDEN / "graph_v1.json")) == GRAPH_SHA256
 
@@ -79,6 +93,7 @@ def test_whole_numbers_as_ids_are_read_as_their_digits() -> None:
     [
         (load_graph, save_graph, "graph_v1.json"),
         (load_plan, save_plan, "plan_v1.json"),
+        (load_plan, save_plan, "plan_v2.json"),
         (load_trace, save_trace, "trace_v1.jsonl"),
     ],
 )
@@ -246,6 +261,8 @@ def test_graph_keys_that_must_be_there(key: str) -> None:
     [
         ("status", "timeout", "p: status 'timeout' of a plan must be 'feasible' or 'optimal'"),
         ("scope.order", "random", "p: scope: order 'random' must be 'fixed' or 'free'"),
+        ("scope.order", "staged", "p: scope: order 'staged' must be 'fixed' or 'free'"),  # not in version 1
+        ("version", 3, "p: version 3 of lowtide.plan is not known, the newest here is 2: upgrade lowtide"),
         ("scope.max_copies", 0, "p: scope: max_copies must be at least 1, or null for any number"),
         ("steps.0", {}, "p: steps[0]: a step has one key, 'compute' or 'evict'"),
         ("steps.0", {"compute": "a", "evict": "b"}, "p: steps[0]: a step has one key, 'compute' or 'evict'"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lowtide.errors import LayoutRejected, PlanRejected
-from lowtide.ir import Evict, Graph, Incumbent, Layout, Plan, Scope, Status
+from lowtide.ir import Compute, Evict, Graph, Incumbent, Layout, Plan, Scope, Status
 from lowtide.ir.sequence import baseline_steps, steps_from_sequence
 from lowtide.referee import VerifiedPlan, baseline, check_plan, replay
 from lowtide.testing import chain_graph, diamond_graph, honest_plan, stacked_layout, training_chain_graph
@@ -50,7 +50,7 @@ FALSE_CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
         {"status": Status.INFEASIBLE},
         "status: status 'infeasible' of a plan must be 'feasible' or 'optimal'",
     ),
-    "scope": ({"scope": Scope(order="any")}, "scope: scope.order 'any' must be 'fixed' or 'free'"),
+    "scope": ({"scope": Scope(order="any")}, "scope: scope.order 'any' must be 'fixed', 'free' or 'staged'"),
     "incumbent bound": (
         {"incumbents": (Incumbent(0.1, 9, 2), Incumbent(0.2, 4, 5))},
         "incumbents: an incumbent's bound 5 is above the plan's duration 4",
@@ -99,6 +99,38 @@ def test_another_order_is_accepted_only_where_it_is_free() -> None:
 def test_recomputation_keeps_the_given_order() -> None:
     steps = steps_from_sequence(GRAPH, ["top", "left", "top", "right", "bottom"])
     check_plan(GRAPH, honest_plan(GRAPH, steps), keep_order=True)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "said"),
+    [
+        (["top", "left", "top", "right", "bottom"], None),
+        (["top", "left", "top", "right", "top", "left", "bottom"], None),  # each once, in the given order
+        (["top", "left", "right", "top", "left", "bottom", "top"], None),  # a new stage after every first execution
+        (["top", "left", "right", "left", "top", "bottom"], "'top' runs again after 'left'"),
+        (["top", "left", "right", "top", "top", "bottom"], "'top' runs again after 'top'"),
+        (["top", "left", "right", "bottom", "right", "left"], "'left' runs again after 'right'"),  # after the last one
+    ],
+)
+def test_staged_plans_recompute_once_each_in_the_given_order(sequence: list[str], said: str | None) -> None:
+    steps = [Compute(name) for name in sequence]
+    values = ("x", *(f"{name}.out" for name in ("top", "left", "right")))
+    plan = honest_plan(GRAPH, [*steps, *map(Evict, values)])
+    check_plan(GRAPH, replace(plan, scope=Scope(order="fixed")))
+    staged = replace(plan, scope=Scope(order="staged"))
+    if said is None:
+        check_plan(GRAPH, staged)
+        return
+    with pytest.raises(
+        PlanRejected, match=rf"^stages at step \d: node {said} in one stage: in the scope 'staged' each"
+    ):
+        check_plan(GRAPH, staged)
+
+
+def test_staged_plans_keep_the_given_order() -> None:
+    free = honest_plan(GRAPH, steps_from_sequence(GRAPH, ["top", "right", "left", "bottom"]))
+    with pytest.raises(PlanRejected, match=r"^order: node 'right' is first executed where the given order has 'left'$"):
+        check_plan(GRAPH, replace(free, scope=Scope(order="staged")))
 
 
 def test_no_node_is_executed_more_often_than_the_scope_says() -> None:

@@ -1,4 +1,8 @@
-"""Plans as ``lowtide.plan`` JSON (version 1)."""
+"""Plans as ``lowtide.plan`` JSON.
+
+Version 2 added the scope's order ``staged``. A plan is written in the oldest version that can say it, so that whoever
+reads version 1 goes on reading every other plan.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,16 @@ from lowtide.ir.serde.graph_json import check_header, graph_from_document, graph
 
 __all__ = ["PLAN_VERSION", "plan_from_document", "plan_to_document"]
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 _FORMAT = "lowtide.plan"
+_ORDERS_BY_VERSION = {1: ("fixed", "free"), 2: ("fixed", "free", "staged")}
 
 
 def plan_to_document(plan: Plan) -> dict[str, Any]:
     """The JSON document of a plan."""
     return {
         "format": _FORMAT,
-        "version": PLAN_VERSION,
+        "version": 1 if plan.scope.order in _ORDERS_BY_VERSION[1] else PLAN_VERSION,
         "graph_sha256": plan.graph_sha256,
         "planner": plan.planner,
         "seed": plan.seed,
@@ -50,14 +55,14 @@ def plan_from_document(document: Any, where: str) -> Plan:
         FormatError: The document breaks the format.
     """
     with Fields(document, where) as fields:
-        check_header(fields, expected_format=_FORMAT, newest_version=PLAN_VERSION)
+        version = check_header(fields, expected_format=_FORMAT, newest_version=PLAN_VERSION)
         return Plan(
             graph_sha256=fields.text("graph_sha256"),
             planner=fields.text("planner"),
             seed=fields.whole("seed", 0),
             threads=fields.whole("threads", 1),
             status=_read_status(fields),
-            scope=_read_scope(fields.raw("scope"), f"{where}: scope"),
+            scope=_read_scope(fields.raw("scope"), version, f"{where}: scope"),
             budget_bytes=fields.whole("budget_bytes"),
             peak_bytes=fields.whole("peak_bytes"),
             footprint_bytes=fields.optional_whole("footprint_bytes"),
@@ -80,11 +85,12 @@ def _read_status(fields: Fields) -> Status:
     return Status(status)
 
 
-def _read_scope(document: Any, where: str) -> Scope:
+def _read_scope(document: Any, version: int, where: str) -> Scope:
     with Fields(document, where) as fields:
         order, max_copies = fields.text("order"), fields.optional_whole("max_copies")
-        if order not in ("fixed", "free"):
-            raise FormatError(f"{where}: order {order[:40]!r} must be 'fixed' or 'free'")
+        if order not in _ORDERS_BY_VERSION[version]:
+            *others, last = map(repr, _ORDERS_BY_VERSION[version])
+            raise FormatError(f"{where}: order {order[:40]!r} must be {', '.join(others)} or {last}")
         if max_copies == 0:
             raise FormatError(f"{where}: max_copies must be at least 1, or null for any number")
         return Scope(order=order, max_copies=max_copies)

@@ -22,10 +22,15 @@ _MAX_DOMAIN_EVENTS = 100_000_000
 class MoccasinPlanner:
     """Retention intervals and CP-SAT (Bartan, Li, Teague, Lott, Dilkina: Moccasin, ICML 2023).
 
-    Claims (optimal, infeasible, a bound) hold for staged plans in the given order with at most ``scope.max_copies``
-    executions of a node. For a wider scope (any number of copies, free order) it plans within its own and claims only
-    what holds there: feasible plans, and the duration without recomputation as the bound.
+    Claims (optimal, infeasible, a bound) hold for the scope ``staged`` with at most ``scope.max_copies`` executions of
+    a node. For a wider scope (any number of copies, plans that are not staged, free order) it plans within its own and
+    claims only what holds there: feasible plans, and the duration without recomputation as the bound.
+
+    Attributes:
+        searches_staged_only: Its model holds no other plans.
     """
+
+    searches_staged_only = True
 
     @property
     def name(self) -> str:
@@ -49,7 +54,7 @@ class MoccasinPlanner:
             request.time_limit_seconds, request.threads, request.seed, request.should_stop, request.on_progress
         )
         outcome = solve(request.graph, problem, limits)
-        is_own_scope = problem.is_exact and request.scope == Scope(order="fixed", max_copies=max_copies)
+        is_own_scope = problem.is_exact and request.scope == Scope(order="staged", max_copies=max_copies)
         bound = outcome.lower_bound_duration if is_own_scope else request.graph.baseline_duration
         if outcome.fits:
             status = Status.OPTIMAL if outcome.is_optimal and is_own_scope else Status.FEASIBLE

@@ -18,7 +18,7 @@ from lowtide.planners.protocol import Planner, PlanRequest
 from lowtide.referee import baseline, largest_working_set, replay
 from lowtide.testing import random_graph, training_chain_graph
 
-TWO_COPIES = Scope(max_copies=2)
+TWO_COPIES = Scope(order="staged", max_copies=2)
 
 
 def plain_graph(rng: Random, num_nodes: int) -> Graph:
@@ -43,7 +43,7 @@ def check_against(
     graph: Graph, budget_bytes: int, max_copies: int, least_duration: Callable[..., int | None]
 ) -> Status:
     expected = least_duration(graph, budget_bytes, max_copies=max_copies, is_staged=True)
-    proposal = MoccasinPlanner().propose(PlanRequest(graph, budget_bytes, scope=Scope(max_copies=max_copies)))
+    proposal = MoccasinPlanner().propose(PlanRequest(graph, budget_bytes, scope=Scope("staged", max_copies)))
     if expected is None:
         assert proposal.status is Status.INFEASIBLE
         return proposal.status
@@ -122,7 +122,7 @@ def test_a_budget_that_is_met_anyway_needs_no_recomputation() -> None:
     assert [step.node for step in proposal.steps or () if isinstance(step, Compute)] == list(graph.order)
 
 
-@pytest.mark.parametrize("scope", [Scope(), Scope(order="free", max_copies=2)])
+@pytest.mark.parametrize("scope", [Scope(), Scope("fixed", 2), Scope("free", 2), Scope("staged")])
 def test_it_claims_nothing_for_a_wider_scope(scope: Scope) -> None:
     graph = training_chain_graph(4)
     peak_bytes = baseline(graph).peak_bytes
