@@ -227,6 +227,7 @@ class Call {
     }
     Use& use = uses_[static_cast<std::size_t>(use_of(storage))];
     use.is_written |= argument.is_written || is_statistic;
+    if (use.is_written) use.handle->is_shared = false;  // torch writes to it: the program minds it
     use.is_statistic |= is_statistic;
     add_stub(&impl, is_statistic ? Stub::Source::kNothing : Stub::Source::kUse, index, element);
     if (recipe_) recipe_->stubs.back().use = use.handle->use;

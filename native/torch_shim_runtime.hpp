@@ -55,6 +55,8 @@ struct Handle {
   std::int32_t use = -1;                          // ... as which of its uses
   std::int32_t num_calls = 0;                     // calls in progress that use it
   bool is_gone = false;                           // its storage died during one of them
+  bool is_shared = false;                         // memory that others may write to (numpy): see check_unchanged
+  std::uint64_t checksum = 0;                     // ... its contents when they were first read
 };
 
 struct ShimStats {
@@ -62,6 +64,19 @@ struct ShimStats {
   std::int64_t num_unreplayable = 0, num_retries = 0, num_survivors = 0, num_restored = 0, num_lost = 0;
   double recompute_seconds = 0.0;
 };
+
+// Of bytes, quick and good enough to notice a change.
+inline std::uint64_t checksum_of(const void* data, std::size_t size) {
+  const auto* bytes = static_cast<const std::byte*>(data);
+  std::uint64_t sum = size;
+  for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, std::min(sizeof word, size - at));
+    sum = (sum ^ word) * 0x9E3779B97F4A7C15ULL;
+    sum ^= sum >> 29;
+  }
+  return sum;
+}
 
 class Runtime final : public online::Host {
  public:
@@ -196,6 +211,17 @@ class Runtime final : public online::Host {
     const auto copied = taken_out_.find(cell);
     if (copied != taken_out_.end()) return copied->second.get();
     return const_cast<void*>(handle_by_cell(cell)->external->data());
+  }
+
+  // Before a replay reads memory that is not ours: numpy may have written to it, and then the result would be another.
+  void check_unchanged(CellId cell) const {
+    const Handle* handle = handle_by_cell(cell);
+    if (handle == nullptr || !handle->is_shared || taken_out_.count(cell) != 0) return;
+    if (checksum_of(handle->external->data(), handle->external->nbytes()) == handle->checksum) return;
+    throw std::runtime_error(
+        "lowtide: memory that a tensor shares with numpy (torch.from_numpy, or a buffer) was changed from outside while "
+        "values computed from it were still needed, and one of them must be computed again. Give torch a copy: "
+        "torch.tensor(array).");
   }
 
   // Where the bytes of a storage are now, null: evicted.
@@ -362,6 +388,8 @@ class Runtime final : public online::Host {
     handle->runtime = this;
     handle->impl = storage;
     handle->external = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
+    handle->is_shared = storage->allocator() == nullptr || !storage->resizable();
+    if (handle->is_shared) handle->checksum = checksum_of(storage->data(), storage->nbytes());
     externals_.emplace(storage, handle);
     ++stats_.num_externals;
     Spot spot;
@@ -478,6 +506,7 @@ inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
     data.reserve(recipe.uses.size());
     for (const Recipe::UsedCell& use : recipe.uses) {
       if (use.output < 0) {
+        check_unchanged(use.cell);
         data.push_back(data_of(use.cell));
         continue;
       }

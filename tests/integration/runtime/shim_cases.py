@@ -1,4 +1,4 @@
-"""Training runs for the tests of the torch shim: the same run in plain PyTorch and inside an arena, compared to the bit."""
+"""Training runs for the tests of the torch shim: the same in plain PyTorch and inside an arena, compared to the bit."""
 
 from __future__ import annotations
 

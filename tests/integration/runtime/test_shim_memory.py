@@ -41,9 +41,7 @@ def test_the_capacity_is_whole_pages(shim: ModuleType) -> None:
     "options", [{"capacity": 100}, {"capacity": MIB, "colour": 1}, {"capacity": MIB, "score": "x"}]
 )
 def test_options_that_make_no_sense_are_refused(shim: ModuleType, options: dict[str, object]) -> None:
-    with pytest.raises(
-        ValueError, match="budget below 4096|unknown option of the torch shim: colour|'x' is none of coop"
-    ):
+    with pytest.raises(ValueError, match=r"below 4096|unknown option of the torch shim: colour|'x' is none of coop"):
         shim.enter(options)
     assert not shim.is_active()
 
@@ -108,9 +106,7 @@ def test_evicted_survivors_are_computed_again_outside(shim: ModuleType) -> None:
 def test_more_evicted_survivors_than_the_arena_holds(shim: ModuleType) -> None:
     source = _values(0)
     with cases.arena(shim, MIB):  # four of them
-        survivors = []
-        for step in range(12):
-            survivors.append((source * (step + 1)).sin())
+        survivors = [(source * (step + 1)).sin() for step in range(12)]
         assert sum(not shim.is_resident(survivor) for survivor in survivors) >= 8
     assert shim.stats()["num_lost"] == 0
     for step, survivor in enumerate(survivors):
@@ -284,3 +280,29 @@ def test_a_random_op_that_is_tried_again_draws_the_same(shim: ModuleType) -> Non
         result = run()
         assert shim.stats()["num_retries"] == 1
         assert all(torch.equal(one, other) for one, other in zip(result, expected, strict=True))
+
+
+def test_numpy_memory_that_changes_is_noticed(shim: ModuleType) -> None:
+    array = _values(0).numpy().copy()
+    with cases.arena(shim):
+        doubled = torch.from_numpy(array) * 2
+        assert shim.evict(doubled)
+        assert torch.equal(doubled, _values(0) * 2)
+        assert shim.evict(doubled)
+        array[0, 0] += 1
+        with pytest.raises(RuntimeError, match=r"memory that a tensor shares with numpy .* was changed from outside"):
+            doubled.sum()
+        array[0, 0] = _values(0)[0, 0].item()
+        assert torch.equal(doubled, _values(0) * 2)
+
+
+def test_numpy_memory_may_be_filled_anew_for_each_batch(shim: ModuleType) -> None:
+    array = _values(0).numpy().copy()
+    with cases.arena(shim, MIB):
+        for step in range(20):
+            array[:] = _values(step).numpy()
+            batch = torch.from_numpy(array)
+            layers = [(batch * scale).sin() for scale in range(6)]
+            total = sum(float(layer.sum()) for layer in reversed(layers))
+            assert total == sum(float((_values(step) * scale).sin().sum()) for scale in reversed(range(6)))
+            del layers, batch
