@@ -265,6 +265,7 @@ NB_MODULE(_online, module) {
            "num_variables"_a)
       .def_prop_ro("num_instructions", [](const Program& program) { return program.instructions.size(); });
 
+  module.attr("AUTOMATIC") = kAutomatic;
   module.attr("FREE") = kFreeWorth;
   module.attr("FORBIDDEN") = kForbidden;
   module.def("choose_window", &choose_window, "sizes"_a, "worths"_a, "size"_a);

@@ -1,6 +1,7 @@
 from collections.abc import Callable, Sequence
 from enum import Enum
 
+AUTOMATIC: int
 FREE: float
 FORBIDDEN: float
 

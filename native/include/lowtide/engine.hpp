@@ -36,10 +36,17 @@ enum class Temper : std::uint8_t { kExpensive, kCheap, kResident };
 
 enum class Compaction : std::uint8_t { kNever, kLastResort, kWhenCheaper };
 
+// Coop's 10 KiB, meant for arenas of gigabytes, in proportion: slabs cannot move, and would cut small arenas to pieces.
+inline constexpr std::int64_t kAutomatic = -1;
+
+constexpr std::int64_t automatic_small_bytes(std::int64_t capacity) {
+  return std::clamp<std::int64_t>(capacity / 65536 / 64 * 64, 256, 10 * 1024);
+}
+
 struct EngineConfig {
   std::int64_t capacity = 0;     // bytes
   std::int64_t alignment = 64;   // bytes
-  std::int64_t small_bytes = 10 * 1024;  // requests up to this many are small; 0: none is
+  std::int64_t small_bytes = kAutomatic;  // requests up to this many are small; 0: none is
   Method method = Method::kWindow;
   Score score = Score::kCoop;
   bool is_ideal = false;  // counts bytes only, as if addresses did not matter (the original DTR)
@@ -146,8 +153,9 @@ class Engine {
   using Chooser = std::function<std::vector<CellId>(std::int64_t size, bool may_take_backward)>;
 
   Engine(const EngineConfig& config, Host& host)
-      : config_(config), host_(host), pool_(config.is_ideal ? kEndless : config.capacity, config.alignment),
-        small_(pool_, small_options(config)) {
+      : config_(resolved(config)), host_(host),
+        pool_(config_.is_ideal ? kEndless : config_.capacity, config_.alignment),
+        small_(pool_, small_options(config_)) {
     tape_.on_cell_gone = [this](CellId id) { forget(id); };
     tape_.on_record_gone = [this](RecordId id) { host_.record_gone(id); };
   }
@@ -406,6 +414,11 @@ class Engine {
   std::int32_t num_sessions_ = 0;
   std::vector<CellId> unwound_;                  // inputs of an op that will be tried again: they may move
   std::vector<CellId> zombies_;                  // leaves that the program dropped and living records read
+
+  static EngineConfig resolved(EngineConfig config) {
+    if (config.small_bytes == kAutomatic) config.small_bytes = automatic_small_bytes(config.capacity);
+    return config;
+  }
 
   static pool::SmallOptions small_options(const EngineConfig& config) {
     pool::SmallOptions options;

@@ -26,12 +26,9 @@ from lowtide.simulator.program import CompiledTrace, Temper, compile_trace
 from lowtide.simulator.result import RegionKind, Simulation, Snapshot
 from lowtide.units import Budget
 
-__all__ = ["SMALL_BYTES", "THRASH_LIMIT", "Source", "compiled_source", "native_config", "policy_of", "simulate"]
+__all__ = ["THRASH_LIMIT", "Source", "compiled_source", "native_config", "policy_of", "simulate"]
 
 Source = Trace | Graph | CompiledTrace
-
-SMALL_BYTES = 10 * 1024
-"""Values up to this size lie in slabs of their own and are never evicted (Coop's bound)."""
 
 THRASH_LIMIT = 5.0
 """A run whose modelled time reaches this many times that without eviction is given up."""
@@ -66,8 +63,8 @@ def simulate(
         policy: What to evict: a policy, its name, or ``pkg.mod:Class``.
         seed: Of policies that draw.
         thrash_limit: Modelled time at which the run is given up, by that without eviction; above 1.
-        small_bytes: Requests up to this many bytes lie in slabs and are never evicted; by default 10 KiB, or none where
-            the peak is below 1 MiB.
+        small_bytes: Requests up to this many bytes lie in slabs and are never evicted; by default a 65,536th of the
+            arena (256 bytes to Coop's 10 KiB), or none where the peak is below 1 MiB.
         records_trace: Whether to keep every event as a trace.
         num_snapshots: How often to look at the arena, at even distances.
         chooses_in_python: Ask the policy's ``choose`` even where the engine could choose by itself.
@@ -158,7 +155,7 @@ def native_config(
     config = _online.EngineConfig()
     config.capacity = capacity_bytes
     config.alignment = compiled.alignment
-    config.small_bytes = (0 if is_abstract(compiled) else SMALL_BYTES) if small_bytes is None else small_bytes
+    config.small_bytes = (0 if is_abstract(compiled) else _online.AUTOMATIC) if small_bytes is None else small_bytes
     if native is not None:
         config.method = _METHODS[native.method]
         config.score = _SCORES[native.score]
