@@ -1,0 +1,317 @@
+"""``python -m benchmarks.online_sim.report``: docs/online-benchmarks.md, from the result file alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+from benchmarks.online_sim.contenders import ABLATION_RATIOS, OPTIMUM_RATIOS, RATIOS
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "online_sim.jsonl"
+PAGE = ROOT / "docs" / "online-benchmarks.md"
+POLICIES = ("coop", "coop-paper", "dtr", "dtr+ghosts", "dte", "dte+ghosts", "lru", "dtr-ideal")
+Row = dict[str, Any]
+_ORIGIN = (
+    "Written by `python -m benchmarks.online_sim.report` from "
+    "[benchmarks/results/online_sim.jsonl](../benchmarks/results/online_sim.jsonl), which "
+    "`python -m benchmarks.online_sim` writes: every number below is in that file.\n\n"
+)
+
+
+def main() -> int:
+    """Write the page, or say whether it is up to date."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.online_sim.report", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where the page is out of date")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
+    options = parser.parse_args()
+    page = render(read_rows(options.results))
+    if options.check:
+        return 0 if PAGE.read_text(encoding="utf-8") == page else 1
+    PAGE.write_text(page, encoding="utf-8")
+    print(PAGE)
+    return 0
+
+
+def read_rows(path: Path) -> list[Row]:
+    """All lines of a result file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def render(rows: Sequence[Row]) -> str:
+    """The page."""
+    networks = [row["network"] for row in of(rows, "network")]
+    parts = [
+        "# Benchmarks: online policies\n\n",
+        _ORIGIN,
+        *measured(rows),
+        *findings(rows, networks),
+        *overheads(rows, networks),
+        *minima(rows, networks),
+        *fragmentation(rows, networks),
+        *ablation(rows),
+        *optimum(rows, networks),
+        *speed(rows),
+    ]
+    return "".join(parts)
+
+
+def of(rows: Iterable[Row], record: str, **wanted: Any) -> list[Row]:
+    """Rows of a kind."""
+    return [row for row in rows if row["record"] == record and all(row[key] == value for key, value in wanted.items())]
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+
+
+def measured(rows: Sequence[Row]) -> Iterable[str]:
+    """What one must know to understand the numbers."""
+    run = of(rows, "run")[0]
+    yield "## How it was measured\n\n"
+    yield (
+        f"- {run['platform']}, {run['num_cpus']} cores, started {run['started']}, load average "
+        f"{run['load_average']:.1f}, commit {run['commit'][:10]}. Simulations are deterministic: only search "
+        "times depend "
+        "on the machine, which did other work meanwhile.\n"
+        "- One training step of each network (forward, backward, SGD with momentum), recorded from eager "
+        "PyTorch after two "
+        "steps; costs by the recorder's model of bytes and FLOPs. r: budget = P + r · (peak - P), P = bytes "
+        "that stay after "
+        "the step.\n"
+        "- All policies run in the same pool, on the same costs, with the same thrash limit "
+        f"({run['thrash_limit']:g} times "
+        "the time without eviction), and are told the same (projected cost, staleness). dtr, dte and lru "
+        "copy on write as "
+        "their papers have it; `+ghosts`: with recomputable in-place, as Coop. dtr-ideal counts bytes as if "
+        "addresses did "
+        "not matter: no allocator reaches that. coop-paper is Coop as published; coop is lowtide's default.\n"
+        "- Overhead: time of all executed ops by that without eviction. What coop slides together counts, at the cost "
+        "model's price of a copy (0.2 ns a byte).\n\n"
+    )
+    yield table(
+        ("network", "ops", "peak", "P", "time without eviction"),
+        [
+            (
+                row["network"],
+                f"{row['num_calls']:,}",
+                f"{row['peak_bytes'] / 1e6:.1f} MB",
+                f"{row['floor_bytes'] / 1e6:.1f} MB",
+                f"{row['base_cost_ns'] / 1e6:.0f} ms",
+            )
+            for row in of(rows, "network")
+        ],
+    )
+
+
+def findings(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
+    """What the numbers say, counted."""
+    sweep = of(rows, "sweep")
+    total = len(networks) * len(RATIOS)
+    yield "## What it shows\n\n"
+    yield table(
+        ("policy", f"completed, of {total}", "overhead where all but lru complete (geometric mean)", "least r, median"),
+        [
+            (
+                policy,
+                str(sum(row["completed"] for row in sweep if row["policy"] == policy)),
+                number(common_overhead(sweep, policy, [name for name in POLICIES if name != "lru"])),
+                number(
+                    median_or_none([r["ratio"] for r in of(rows, "minimum", policy=policy) if r["ratio"] is not None])
+                ),
+            )
+            for policy in POLICIES
+        ],
+    )
+    for ours in ("coop", "coop-paper"):
+        for other in ("dtr", "dte", "dtr+ghosts", "dte+ghosts", "dtr-ideal"):
+            yield f"- {ours} against {other}: {compared(rows, networks, ours, other)}\n"
+    yield "\n"
+
+
+def common_overhead(sweep: Sequence[Row], policy: str, others: Sequence[str]) -> float | None:
+    """Geometric mean of a policy's overheads at the points that all of the others complete."""
+    done = {(row["policy"], row["network"], row["ratio"]) for row in sweep if row["completed"]}
+    points = [
+        row["overhead"]
+        for row in sweep
+        if row["policy"] == policy
+        and row["completed"]
+        and all((other, row["network"], row["ratio"]) in done for other in others)
+    ]
+    return geometric_mean(points) if points else None
+
+
+def compared(rows: Sequence[Row], networks: Sequence[str], ours: str, other: str) -> str:
+    """Wins and losses in words."""
+    sweep = {(row["policy"], row["network"], row["ratio"]): row for row in of(rows, "sweep")}
+    both = [
+        (sweep[ours, network, ratio]["overhead"], sweep[other, network, ratio]["overhead"])
+        for network in networks
+        for ratio in RATIOS
+        if sweep[ours, network, ratio]["completed"] and sweep[other, network, ratio]["completed"]
+    ]
+    lower = sum(mine <= theirs for mine, theirs in both)
+    least = {
+        (row["policy"], row["network"]): row["memory_ratio"] if row["memory_ratio"] is not None else 9.0
+        for row in of(rows, "minimum")
+    }
+    higher = [name for name in networks if least[ours, name] > least[other, name]]
+    lost = f"higher on {', '.join(higher)}" if higher else "lower or equal on all networks"
+    return f"overhead at most theirs at {lower} of {len(both)} points that both complete; lowest budget {lost}."
+
+
+def overheads(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
+    """One table per network."""
+    yield "## Overhead and recomputations\n\nOverhead / ops recomputed; — did not complete.\n\n"
+    for network in networks:
+        yield f"### {network}\n\n"
+        body = []
+        for policy in POLICIES:
+            found = {row["ratio"]: row for row in of(rows, "sweep", network=network, policy=policy)}
+            body.append((policy, *(cell(found[ratio]) for ratio in RATIOS)))
+        yield table(("policy", *(f"r {ratio}" for ratio in RATIOS)), body)
+
+
+def cell(row: Row) -> str:
+    """A point."""
+    return f"{row['overhead']:.3f} / {row['num_recomputes']}" if row["completed"] else "—"
+
+
+def minima(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
+    """Lowest budgets."""
+    yield "## Lowest budget\n\nBy bisection, as a share of the peak without eviction (r in brackets).\n\n"
+    body = []
+    for network in networks:
+        found = {row["policy"]: row for row in of(rows, "minimum", network=network)}
+        body.append((network, *(least_cell(found[policy]) for policy in POLICIES)))
+    yield table(("network", *POLICIES), body)
+
+
+def least_cell(row: Row) -> str:
+    """A lowest budget."""
+    return "—" if row["memory_ratio"] is None else f"{row['memory_ratio']:.3f} ({row['ratio']:.2f})"
+
+
+def fragmentation(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
+    """Free share just after a request that needed eviction."""
+    yield "## Fragmentation\n\n"
+    yield "Free share of the arena just after a request that needed eviction, median over r, in percent.\n\n"
+    body = []
+    for network in networks:
+        shares = []
+        for policy in POLICIES:
+            done = [
+                100 * row["fragmentation"]
+                for row in of(rows, "sweep", network=network, policy=policy)
+                if row["completed"]
+            ]
+            shares.append(number(median_or_none(done), 1))
+        body.append((network, *shares))
+    yield table(("network", *POLICIES), body)
+
+
+def ablation(rows: Sequence[Row]) -> Iterable[str]:
+    """What each part is worth."""
+    yield (
+        "## Coop without its parts\n\nOver all networks: points completed, overhead where all of the table complete "
+        "(geometric mean), median of the lowest budgets as r.\n\n"
+    )
+    points = [*of(rows, "ablation"), *(row for row in of(rows, "sweep") if row["ratio"] in ABLATION_RATIOS)]
+    names = list(dict.fromkeys(row["policy"] for row in of(rows, "ablation")))
+    groups = [
+        ("coop-paper", [name for name in names if name.startswith("coop-paper")]),
+        ("coop", [name for name in names if not name.startswith("coop-paper")]),
+    ]
+    for whole, parts in groups:
+        body = []
+        for policy in (whole, *parts):
+            mine = [row for row in points if row["policy"] == policy]
+            least = [row["ratio"] for row in of(rows, "minimum", policy=policy) if row["ratio"] is not None]
+            body.append(
+                (
+                    policy,
+                    f"{sum(row['completed'] for row in mine)} of {len(mine)}",
+                    number(common_overhead(points, policy, [whole, *parts])),
+                    number(median_or_none(least)),
+                )
+            )
+        yield table(("policy", "completed", "overhead", "least r"), body)
+
+
+def optimum(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
+    """How far the policies are from the best."""
+    yield (
+        "## Distance from the offline optimum\n\nBest plan found in the trace's order and the bound below "
+        "which none can be, "
+        "both for live bytes within the same budget; then the policies' overheads. A policy can be below the "
+        "plan where the "
+        "planner found no better one, never below the bound.\n\n"
+    )
+    sweep = {(row["policy"], row["network"], row["ratio"]): row for row in of(rows, "sweep")}
+    body = []
+    for network in networks:
+        for row in of(rows, "optimum", network=network):
+            points = [
+                sweep[policy, network, row["ratio"]] for policy in ("coop", "coop-paper", "dtr", "dte", "dtr-ideal")
+            ]
+            shown = [f"{point['overhead']:.3f}" if point["completed"] else "—" for point in points]
+            body.append((network, f"{row['ratio']}", number(row["bound"]), number(row["overhead"]), *shown))
+    yield table(("network", "r", "bound", "plan", "coop", "coop-paper", "dtr", "dte", "dtr-ideal"), body)
+    missing = [name for name in networks if not of(rows, "optimum", network=name)]
+    if missing:
+        yield f"Not planned, as the graph is too large: {', '.join(missing)}.\n\n"
+    if not body:
+        return
+    yield f"Ratios {', '.join(map(str, OPTIMUM_RATIOS))}; planner {of(rows, 'optimum')[0]['planner']}.\n\n"
+
+
+def speed(rows: Sequence[Row]) -> Iterable[str]:
+    """Search latency and simulation speed."""
+    yield (
+        "## Search latency\n\nA search: find, evict, find again, upkeep of projected costs included; at "
+        "least 34 % of the "
+        "values are evicted on the way. CPU: all CPU time of the simulation by its searches, an upper bound.\n\n"
+    )
+    yield table(
+        ("blocks", "policy", "searches", "evicted", "mean µs (clock)", "mean µs (CPU)"),
+        [
+            (
+                f"{row['num_blocks']:,}",
+                row["policy"],
+                str(row["num_searches"]),
+                f"{100 * row['evicted_share']:.0f} %",
+                f"{row['mean_search_us']:.1f}",
+                f"{row['cpu_us']:.1f}",
+            )
+            for row in of(rows, "latency")
+        ],
+    )
+    rates = sorted(row["ops_per_second"] for row in of(rows, "speed"))
+    if rates:
+        yield (
+            f"A whole simulation (coop, r = 0.5) carries out {rates[0]:,} to {rates[-1]:,} ops a second of CPU "
+            "time, median "
+            f"{median(rates):,.0f}.\n"
+        )
+
+
+def median_or_none(numbers: Sequence[float]) -> float | None:
+    """The median, or None of nothing."""
+    return median(numbers) if numbers else None
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number, or a dash."""
+    return "—" if value is None else f"{value:.{digits}f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
