@@ -411,6 +411,7 @@ class Engine {
   std::vector<bool> is_gone_;                    // cells that a plan would evict
   std::vector<Candidate> candidates_;            // of the run that is being looked at
   std::vector<Offer> offered_;
+  std::vector<double> prices_;                   // of the last search
   std::int32_t num_sessions_ = 0;
   std::vector<CellId> unwound_;                  // inputs of an op that will be tried again: they may move
   std::vector<CellId> zombies_;                  // leaves that the program dropped and living records read
@@ -944,8 +945,14 @@ class Engine {
     return compact(size) ? pool_.allocate(size, kRaw, place) : pool::kNone;
   }
 
-  Squeeze plan_squeeze(std::int64_t size, bool may_take_backward) {
+  // With `is_priced`, `prices_` holds what each owned block without pins is worth, in address order.
+  Squeeze plan_squeeze(std::int64_t size, bool may_take_backward, bool is_priced = false) {
     Squeeze best;
+    std::size_t next_price = 0;
+    const auto price_of = [&](const pool::Block& block) {
+      if (block.pins > 0) return kForbidden;
+      return is_priced ? prices_[next_price++] : worth(block, may_take_backward);
+    };
     std::int64_t free = 0;
     const auto finish_run = [&] {
       if (!candidates_.empty() || free > 0) {
@@ -960,7 +967,7 @@ class Engine {
       const pool::Block& block = pool_[id];
       if (block.owner == pool::kFree) {
         free += block.size;
-      } else if (const double price = worth(block, may_take_backward); price != kForbidden) {
+      } else if (const double price = price_of(block); price != kForbidden) {
         candidates_.push_back({price / static_cast<double>(block.size), static_cast<std::int32_t>(offered_.size())});
         offered_.push_back({price, block.size, static_cast<CellId>(block.owner)});
       } else if (!may_move(block)) {
@@ -1003,7 +1010,7 @@ class Engine {
       const std::vector<CellId> victims = choose(size, may_take_backward);
       if (victims.empty()) return pool::kNone;
       if (config_.compaction == Compaction::kWhenCheaper) {
-        const Squeeze plan = plan_squeeze(size, may_take_backward);
+        const Squeeze plan = plan_squeeze(size, may_take_backward, !chooser_);
         if (plan.is_found() && is_cheaper(plan, size, cost_of(victims))) return carry_out(plan, size, place);
       }
       for (const CellId id : victims) evict(id);
@@ -1013,7 +1020,11 @@ class Engine {
   // What the policy would evict; a single block where it goes one by one.
   std::vector<CellId> choose(std::int64_t size, bool may_take_backward) {
     if (chooser_) return ask_chooser(size, may_take_backward);
-    const auto price = [this, may_take_backward](const pool::Block& block) { return worth(block, may_take_backward); };
+    prices_.clear();
+    const auto price = [this, may_take_backward](const pool::Block& block) {
+      prices_.push_back(worth(block, may_take_backward));
+      return prices_.back();
+    };
     std::vector<CellId> victims;
     if (config_.method == Method::kOneByOne) {
       const pool::BlockId victim = find_cheapest(pool_, price);
@@ -1080,29 +1091,27 @@ class Engine {
   }
 
   Slide find_slide(std::int64_t size) const {
-    std::vector<pool::BlockId> run;
-    std::size_t low = 0;
+    pool::BlockId low = pool::kNone;
     std::int64_t free = 0, owned = 0;
     Slide best;
     for (pool::BlockId id = pool_.first(); id != pool::kNone; id = pool_[id].next) {
       const pool::Block& block = pool_[id];
       if (block.owner != pool::kFree && !may_move(block)) {
-        run.clear();
-        low = 0;
+        low = pool::kNone;
         free = owned = 0;
         continue;
       }
-      run.push_back(id);
+      if (low == pool::kNone) low = id;
       (is_free_then(block) ? free : owned) += block.size;
-      while (low < run.size()) {
-        const pool::Block& lowest = pool_[run[low]];
+      while (low != pool::kNone) {
+        const pool::Block& lowest = pool_[low];
         const bool was_free = is_free_then(lowest);
         if (was_free ? free - lowest.size < size : free < size) break;
         (was_free ? free : owned) -= lowest.size;
-        ++low;
+        low = low == id ? pool::kNone : lowest.next;
       }
       if (free < size || owned >= best.owned) continue;
-      best = Slide{run[low], id, owned};
+      best = Slide{low, id, owned};
     }
     return best;
   }
