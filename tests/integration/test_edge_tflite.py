@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -458,3 +460,50 @@ def test_plans_go_through_files(model: Path, tmp_path: Path) -> None:
         api.verify(source.graph, None)  # type: ignore[arg-type]
     export = export_tflite(source, api.verify(source.graph, load_plan(tmp_path / "again.json")))
     assert export.after.head_bytes == plan.footprint_bytes
+
+
+# ------------------------------------------------------------------ benchmark
+
+
+def run_in_repository(*arguments: str) -> None:
+    """Run Python where the folder ``benchmarks`` can be imported."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=root, capture_output=True, text=True, check=False, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_benchmark_measures_built_nets(tmp_path: Path) -> None:
+    output = tmp_path / "results.jsonl"
+    only = ("--offline", "--only", "four_branches_int8", "--seconds", "4", "--repeats", "1")
+    run_in_repository("-m", "benchmarks.edge", *only, "-o", str(output))
+    run, row = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    assert run["record"] == "run"
+    assert (row["model"], row["is_exported"]) == ("four_branches_int8", True)
+    # breadth first: 4 wide ones of 72 KiB and the input of 18; depth first: one wide one, what is narrow, the input
+    assert row["micro"]["before"]["head_bytes"] == (4 * 32 + 8) * 48 * 48
+    assert row["micro"]["after"]["head_bytes"] == row["planned_bytes"] < (32 + 4 * 8 + 8) * 48 * 48
+    assert row["micro"]["num_different_outputs"] == row["litert"]["num_different_outputs"] == 0
+
+
+def test_the_benchmark_unpacks_weights_for_micro(tmp_path: Path) -> None:
+    builder = TfliteBuilder()
+    x, y = builder.tensor("x", (1, 2)), builder.tensor("y", (1, 2))
+    half = builder.tensor("half", (2, 2), dtype="FLOAT16", data=np.array([[1, 2], [3, 0.1]], np.float16))
+    weights = builder.tensor("weights", (2, 2))
+    builder.operator("DEQUANTIZE", [half], [weights], version=3)
+    builder.operator("FULLY_CONNECTED", [x, weights, -1], [y], options="FullyConnectedOptions")
+    packed, unpacked = tmp_path / "packed.tflite", tmp_path / "unpacked.tflite"
+    packed.write_bytes(builder.build(inputs=[x], outputs=[y]))
+    code = (
+        "import sys; from pathlib import Path; from benchmarks.edge.models import model_of; "
+        "Path(sys.argv[2]).write_bytes(model_of('m', Path(sys.argv[1]).read_bytes()).for_micro)"
+    )
+    run_in_repository("-c", code, str(packed), str(unpacked))
+    inputs = random_inputs(read_tflite(packed))
+    with pytest.raises(RuntimeRefused, match="DEQUANTIZE"):
+        run_on_micro(packed.read_bytes(), inputs)
+    expected = run_on_litert(packed.read_bytes(), inputs).outputs
+    for name, output in run_on_micro(unpacked.read_bytes(), inputs).outputs.items():
+        np.testing.assert_allclose(output, expected[name], rtol=1e-6)

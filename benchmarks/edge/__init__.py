@@ -1,0 +1,1 @@
+"""Arena, outputs and time of .tflite models before and after: ``python -m benchmarks.edge``."""
