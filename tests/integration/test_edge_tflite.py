@@ -113,6 +113,17 @@ def int8_with_scratch() -> bytes:
     return builder.build(inputs=[x], outputs=[z])
 
 
+def leftovers() -> bytes:
+    """An input that nobody reads, a result that nobody reads, a tensor that nothing touches, an input handed on."""
+    builder = TfliteBuilder()
+    x, unread, dead, y, z = (builder.tensor(name, (1, 64)) for name in ("x", "unread", "dead", "y", "z"))
+    builder.tensor("untouched", (1, 1000))
+    builder.operator("RELU", [x], [dead])
+    builder.operator("ABS", [x], [y])
+    builder.operator("LOGISTIC", [y], [z])
+    return builder.build(inputs=[x, unread], outputs=[z, x])
+
+
 def random_net(seed: int) -> bytes:
     """Convolutions, sums, activations and views over a random DAG."""
     rng = np.random.default_rng(seed)
@@ -160,6 +171,7 @@ MODELS = {
     "long_skip": long_skip(),
     "views": views(),
     "int8_with_scratch": int8_with_scratch(),
+    "leftovers": leftovers(),
     **{f"random_{seed}": random_net(seed) for seed in range(4)},
 }
 
