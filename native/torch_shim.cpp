@@ -15,16 +15,17 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "torch_shim_call.hpp"
+#include "torch_shim_guest.hpp"
 #include "torch_shim_runtime.hpp"
+#include "torch_shim_threads.hpp"
 
 namespace lowtide::shim {
 namespace {
-
-constexpr c10::DispatchKey kHookKey = c10::DispatchKey::CustomRNGKeyId;
 
 // What is on. Leaked on purpose: tensors may die after every static.
 struct Shim {
@@ -33,6 +34,7 @@ struct Shim {
   Graveyard graveyard;
   std::vector<std::unique_ptr<Runtime>> retired;  // budgets that are over; a few bytes each
   std::vector<online::Event> events;
+  PyObject* listener = nullptr;         // touched with the GIL
   std::vector<c10::RegistrationHandleRAII> registrations;
   std::vector<c10::RegistrationHandleRAII> shields;
   std::size_t num_registered_ops = 0;
@@ -43,16 +45,13 @@ Shim& shim() {
   return *instance;
 }
 
-std::atomic<bool> is_on{false};
-thread_local Runtime* inside = nullptr;  // of the thread that entered
-
 // ---------------------------------------------------------------------------------------------------- memory
 class ArenaAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
-    if (inside != nullptr) {
+    if (Runtime* runtime = inside()) {
       const Lock lock(shim_mutex());
-      return inside->allocate(size);
+      return runtime->allocate(size);
     }
     if (is_on.load(std::memory_order_relaxed)) count_foreign(size);
     return shim().outside->allocate(size);
@@ -95,8 +94,10 @@ namespace {
   try {
     throw;
   } catch (const online::OutOfMemory& error) {
+    if (runtime.holdings().empty()) runtime.note_holdings();
     throw OutOfMemoryError(describe(error, info.name));
   } catch (const online::Thrashing& error) {
+    runtime.note_holdings();
     throw OutOfMemoryError(describe(error, info.name, runtime.engine().config().capacity));
   }
 }
@@ -133,10 +134,63 @@ void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below
   call.end();
 }
 
+void run_guest(Runtime& runtime, const OpInfo& info, const c10::OperatorHandle& op, c10::DispatchKeySet below,
+               Stack& stack, std::unique_lock<std::recursive_mutex>& lock) {
+  GuestCall call(runtime, info, stack);
+  try {
+    const Visit visit(runtime);
+    call.begin();
+  } catch (...) {
+    throw_translated(runtime, info);
+  }
+  lock.unlock();
+  try {
+    const c10::impl::ExcludeDispatchKeyGuard below_the_hook(kHookKey);
+    op.redispatchBoxed(below, &stack);
+  } catch (...) {
+    lock.lock();
+    call.end();
+    throw;
+  }
+  lock.lock();
+  call.end();
+}
+
+// In a thread that has not entered the budget.
+void hook_of_guest(const c10::OperatorHandle& op, c10::DispatchKeySet below, Stack* stack) {
+  std::unique_lock<std::recursive_mutex> lock(shim_mutex());
+  Runtime* runtime = shim().runtime.get();
+  if (!is_on || runtime == nullptr) {  // the budget is over
+    lock.unlock();
+    c10::impl::tls_set_dispatch_key_included(kHookKey, false);
+    return op.redispatchBoxed(below, stack);
+  }
+  const OpInfo& info = runtime->ops().of(op);
+  if (info.mode != Mode::kPass) return run_guest(*runtime, info, op, below, *stack, lock);
+  lock.unlock();
+  const c10::impl::ExcludeDispatchKeyGuard below_the_hook(kHookKey);
+  op.redispatchBoxed(below, stack);
+}
+
+// Without the lock: whoever has the GIL may be waiting for it.
+void tell(const std::vector<Told>& told) {
+  const pybind11::gil_scoped_acquire gil;
+  if (shim().listener == nullptr) return;
+  try {
+    pybind11::list all;
+    for (const Told& one : told) {
+      all.append(pybind11::make_tuple(one.kind, one.cell, one.size, one.op == nullptr ? std::string() : one.op->name));
+    }
+    pybind11::reinterpret_borrow<pybind11::object>(shim().listener)(all);
+  } catch (pybind11::error_already_set& error) {
+    error.discard_as_unraisable("lowtide's on_event");
+  }
+}
+
 void hook(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kHookKey);
-  Runtime* runtime = inside;
-  if (runtime == nullptr) return op.redispatchBoxed(below, stack);
+  Runtime* runtime = inside();
+  if (runtime == nullptr) return hook_of_guest(op, below, stack);
   std::unique_lock<std::recursive_mutex> lock(shim_mutex());
   const OpInfo& info = runtime->ops().of(op);
   if (info.mode == Mode::kPass) {
@@ -148,12 +202,14 @@ void hook(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack)
   run_tracked(*runtime, info, below, *stack, lock);
   runtime->sweep_externals();
   const auto dropped = runtime->take_dropped();
+  const auto told = runtime->has_told() ? runtime->take_told() : std::vector<Told>();
   lock.unlock();
+  if (!told.empty()) tell(told);
 }
 
 // For composites that read bytes themselves, above autograd: their inputs are resident and locked while they run.
 void shield(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  Runtime* runtime = inside;
+  Runtime* runtime = inside();
   if (runtime == nullptr) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
   std::unique_lock<std::recursive_mutex> lock(shim_mutex());
   run_tracked(*runtime, runtime->ops().of(op), keys, *stack, lock, true);
@@ -290,13 +346,17 @@ void enter(const py::dict& given) {
     OutOfMemoryError::type =
         py::object(py::module_::import("lowtide.runtime.errors").attr("LowtideOutOfMemory")).release().ptr();
   }
+  RefusedError::type = py::object(py::module_::import("lowtide.errors").attr("InputError")).release().ptr();
   const Lock lock(shim_mutex());
   Shim& all = shim();
   if (all.runtime) throw std::runtime_error("a budget is on already: leave it before entering another");
   all.runtime = std::make_unique<Runtime>(config, thrash_limit, all.outside);
   all.events.clear();
-  if (has_events) all.runtime->engine().set_log(&all.events);
-  inside = all.runtime.get();
+  if (has_events) {
+    all.runtime->engine().set_log(&all.events);
+    all.runtime->keep_notes();
+  }
+  membership = {all.runtime.get(), ++epoch};
   is_on = true;
   raise_shields();
   c10::impl::tls_set_dispatch_key_included(kHookKey, true);
@@ -307,15 +367,21 @@ void leave() {
   const Lock lock(shim_mutex());
   Shim& all = shim();
   if (!all.runtime) throw std::runtime_error("no budget is on");
-  if (inside != all.runtime.get()) throw std::runtime_error("the budget was entered by another thread");
+  all.runtime->stop_notes();
+  all.runtime->listen(false);
+  Py_CLEAR(all.listener);
   c10::impl::tls_set_dispatch_key_included(kHookKey, false);
-  const std::int64_t num_pointers = all.runtime->close();
-  inside = nullptr;
+  std::int64_t num_pointers = 0;
+  {
+    const Visit visit(*all.runtime);  // this may be another thread than the one that entered
+    num_pointers = all.runtime->close();
+  }
+  membership = {};
+  ++epoch;
   is_on = false;
   all.shields.clear();
   dropped = all.runtime->take_dropped();
   all.graveyard.keep(all.runtime->take_arena(), num_pointers);
-  all.runtime->engine().set_log(nullptr);
   all.retired.clear();  // the last one is kept for its statistics
   all.retired.push_back(std::move(all.runtime));
 }
@@ -367,6 +433,36 @@ py::dict stats() {
   return all;
 }
 
+// What the log's numbers stand for: (op, inputs, outputs, overwritten, sizes, tempers, cost, flags) by call.
+py::list notes() {
+  const Lock lock(shim_mutex());
+  py::list all;
+  for (const Note& note : last_runtime().notes().all()) {
+    all.append(py::make_tuple(note.op == nullptr ? std::string() : note.op->name, note.inputs, note.outputs,
+                              note.overwritten, note.sizes, note.tempers, note.cost, note.flags));
+  }
+  return all;
+}
+
+// Called now and then with a list of (kind, cell, bytes, op); None: nobody is.
+void set_listener(const py::object& callback) {
+  const Lock lock(shim_mutex());
+  if (!shim().runtime) throw std::runtime_error("no budget is on");
+  Py_XDECREF(shim().listener);
+  shim().listener = callback.is_none() ? nullptr : py::object(callback).release().ptr();
+  shim().runtime->listen(shim().listener != nullptr);
+}
+
+// (address of the storage, bytes, op) of all that could not be evicted when memory ran out last.
+py::list unevictable() {
+  const Lock lock(shim_mutex());
+  py::list all;
+  for (const Holding& holding : last_runtime().holdings()) {
+    all.append(py::make_tuple(reinterpret_cast<std::uintptr_t>(holding.storage), holding.size, holding.op));
+  }
+  return all;
+}
+
 py::list events() {
   const Lock lock(shim_mutex());
   py::list all;
@@ -396,8 +492,13 @@ void act_on(const at::Tensor& tensor, Action action) {
   Runtime& runtime = *shim().runtime;
   static const char* kWhere = "a read from Python";
   try {
+    const Visit visit(runtime);
     runtime.limit_recompute();
-    action(runtime.engine(), handle->cell);
+    if constexpr (std::is_invocable_v<Action, Handle*>) {
+      action(handle);
+    } else {
+      action(runtime.engine(), handle->cell);
+    }
   } catch (const online::OutOfMemory& error) {
     throw OutOfMemoryError(describe(error, kWhere));
   } catch (const online::Thrashing& error) {
@@ -415,11 +516,19 @@ void unpin(const at::Tensor& tensor) {
   });
 }
 
-// In a forked child: its parent's budget is not its own. Tensors that were resident stay readable.
+// Around a fork: nobody else may be in the middle of a change then.
+void lock_for_fork() { shim_mutex().lock(); }
+void unlock_after_fork() { shim_mutex().unlock(); }
+
+// As pin, for good: its bytes may be written past the dispatcher.
+void expose_tensor(const at::Tensor& tensor) {
+  act_on(tensor, [](Handle* handle) { expose(*handle->runtime, handle); });
+}
+
+// In a forked child: it has a copy of its parent's arena, from which it reads as a guest; what it makes lies outside.
 void abandon() {
-  c10::impl::tls_set_dispatch_key_included(kHookKey, false);
-  inside = nullptr;
-  is_on = false;
+  new (&shim_mutex()) std::recursive_mutex;  // held by a thread with another number
+  membership = {};
 }
 
 void materialize(const at::Tensor& tensor) {
@@ -458,9 +567,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("leave", torch::wrap_pybind_function(&leave));
   module.def("stats", &stats);
   module.def("events", &events);
+  module.def("notes", &notes);
+  module.def("unevictable", &unevictable);
+  module.def("set_listener", &set_listener, pybind11::arg("callback"));
   module.def("pin", torch::wrap_pybind_function(&pin), pybind11::arg("tensor"));
   module.def("unpin", torch::wrap_pybind_function(&unpin), pybind11::arg("tensor"));
+  module.def("expose", torch::wrap_pybind_function(&expose_tensor), pybind11::arg("tensor"));
   module.def("abandon", &abandon);
+  module.def("lock_for_fork", &lock_for_fork);
+  module.def("unlock_after_fork", &unlock_after_fork);
+  module.def("join_thread", &join_thread);
+  module.def("join_other_threads", &join_other_threads);
   module.def("materialize", torch::wrap_pybind_function(&materialize), pybind11::arg("tensor"));
   module.def("evict", &evict, pybind11::arg("tensor"));
   module.def("cell_of", &cell_of, pybind11::arg("tensor"));

@@ -6,6 +6,7 @@
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -36,6 +37,7 @@ class Call {
     for (Use& use : uses_) {
       if (use.handle == nullptr) continue;
       use.cell = use.handle->cell;
+      if (use.handle->is_exposed && !use.handle->is_parameter) is_replayable_ = false;
       (use.is_statistic ? statistics_ : inputs_).push_back(use.cell);
       if (use.is_written && !use.is_statistic && loses_bytes(use)) mutated_.push_back(use.cell);
     }
@@ -51,6 +53,9 @@ class Call {
       has_statistics_ = !statistics_.empty();
       engine.begin(inputs_, mutated_, is_replayable_);
       has_begun_ = true;
+      if (info_.is_collective) {
+        for (const CellId input : inputs_) engine.pin(input);
+      }
     } catch (...) {
       abort();
       throw;
@@ -111,7 +116,7 @@ class Call {
     runtime_.set_running(nullptr, Temper::kResident);
     if (info_.mode == Mode::kTrack) collect_outputs();
     Engine::Call call;
-    call.cost = cost_of(info_, work_);
+    call.cost = std::round(cost_of(info_, work_));  // traces hold whole numbers
     call.is_backward = torch::autograd::get_current_graph_task_id() >= 0;
     call.is_replayable = is_replayable_;
     call.temper = temper_;
@@ -155,6 +160,7 @@ class Call {
   c10::SmallVector<Engine::Output, 4> outputs_;
   c10::SmallVector<Handle*, 4> handles_;  // of the outputs
   std::vector<CellId> cells_;
+  std::vector<bool> targets_;  // by output: its memory was there before the op
   std::vector<std::pair<Handle*, void*>> redirected_;  // and where its bytes were
 
   const at::IValue* arguments() const { return stack_.data() + (stack_.size() - info_.arguments.size()); }
@@ -175,6 +181,7 @@ class Call {
       const bool is_statistic =
           is_training && (index == info_.first_statistic || index == info_.first_statistic + 1);
       if (!argument.is_tensor) {
+        if (value.isDevice()) refuse_device(value.toDevice());
         if (value.isObject() || value.isPyObject() || value.isStorage() || value.isCapsule()) is_replayable_ = false;
         if (recipe_) recipe_->arguments.push_back(value);
         continue;
@@ -195,8 +202,12 @@ class Call {
       recipe_->lists.push_back({index, static_cast<std::int32_t>(elements.size()), !value.isTensorList()});
     }
     for (std::size_t element = 0; element < elements.size(); ++element) {
-      if (!elements[element].isTensor()) continue;
-      scan_tensor(elements[element].toTensor(), argument, index, static_cast<std::int32_t>(element), false);
+      if (elements[element].isTensor()) {
+        scan_tensor(elements[element].toTensor(), argument, index, static_cast<std::int32_t>(element), false);
+      } else if (elements[element].isList()) {  // lists of lists: collectives have them
+        is_replayable_ = false;
+        scan_list(elements[element], argument, index);
+      }
     }
   }
 
@@ -208,7 +219,10 @@ class Call {
     }
     c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     if (!is_plain(impl)) is_replayable_ = false;
-    if (!has_bytes(impl)) return;
+    if (!has_bytes(impl)) {
+      if (impl.device_type() != c10::kCPU) refuse_device(impl.device());
+      return;
+    }
     if (argument.is_metadata) {
       add_stub(&impl, Stub::Source::kShape, index, element);
       return;
@@ -229,11 +243,19 @@ class Call {
     use.is_written |= argument.is_written || is_statistic;
     if (use.is_written) use.handle->is_shared = false;  // torch writes to it: the program minds it
     use.is_statistic |= is_statistic;
+    if (!use.handle->is_parameter && impl.requires_grad() && runtime_.engine().is_leaf(use.handle->cell)) {
+      use.handle->is_parameter = is_autograd_leaf(tensor) || (tensor.is_view() && is_autograd_leaf(tensor._base()));
+    }
     add_stub(&impl, is_statistic ? Stub::Source::kNothing : Stub::Source::kUse, index, element);
     if (recipe_) recipe_->stubs.back().use = use.handle->use;
   }
 
-  static bool is_autograd_leaf(const at::Tensor& tensor) { return tensor.is_leaf(); }
+  void refuse_device(c10::Device device) const {
+    if (device.is_cpu() || device.is_meta()) return;
+    throw RefusedError(describe_device(info_.name, device.str()));
+  }
+
+  static bool is_autograd_leaf(const at::TensorBase& tensor) { return tensor.is_leaf(); }
 
   // Strided memory on the CPU, and nothing that stands for something else.
   static bool is_plain(const c10::TensorImpl& impl) {
@@ -399,6 +421,10 @@ class Call {
   void collect_target(Use& use, std::int32_t number) {
     c10::TensorImpl* impl = use.target.unsafeGetTensorImpl();
     use.output = collect_fresh(*impl, {Place::Kind::kTarget, number, -1});
+    if (use.output >= 0) {
+      targets_.resize(static_cast<std::size_t>(use.output) + 1, false);
+      targets_.back() = true;
+    }
     if (use.output < 0) is_replayable_ = false;
     if (!recipe_) return;
     for (Stub& stub : recipe_->stubs) {  // it may have been resized
@@ -468,9 +494,29 @@ class Call {
 
   RecordId finish(const Engine::Call& call, const c10::SmallVectorImpl<CellId>& inputs) {
     for (Handle* handle : handles_) runtime_.unbind(handle);
+    Notes& notes = runtime_.notes();
+    if (notes.is_on) write_note(notes.begin(runtime_.engine()), call, inputs);
     const RecordId record = runtime_.engine().end(call, inputs, outputs_, cells_);
     for (std::size_t index = 0; index < outputs_.size(); ++index) runtime_.bind(handles_[index], cells_[index]);
+    if (notes.is_on) {
+      for (const CellId cell : cells_) notes.last().outputs.push_back(notes.name(runtime_.engine(), cell));
+    }
     return record;
+  }
+
+  void write_note(Note& note, const Engine::Call& call, const c10::SmallVectorImpl<CellId>& inputs) {
+    note.op = &info_;
+    note.cost = call.cost;
+    note.flags = (call.is_backward ? Note::kBackward : 0) | (call.is_replayable ? Note::kReplayable : 0) |
+                 (info_.is_random ? Note::kRandom : 0);
+    for (const CellId input : inputs) note.inputs.push_back(runtime_.notes().name_of(input));
+    for (std::size_t index = 0; index < outputs_.size(); ++index) {
+      const Engine::Output& output = outputs_[index];
+      const bool is_target = index < targets_.size() && targets_[index];
+      note.overwritten.push_back(output.overwrites == kNone ? -1 : runtime_.notes().name_of(output.overwrites));
+      note.sizes.push_back(output.size);
+      note.tempers.push_back(static_cast<std::int32_t>(is_target ? Temper::kResident : temper_));
+    }
   }
 };
 

@@ -20,6 +20,21 @@ class OutOfMemoryError final : public torch::PyTorchError {
   static inline PyObject* type = nullptr;
 };
 
+// What lowtide does not do: lowtide.errors.InputError.
+class RefusedError final : public torch::PyTorchError {
+ public:
+  using torch::PyTorchError::PyTorchError;
+  PyObject* python_type() override { return type; }
+
+  static inline PyObject* type = nullptr;
+};
+
+inline std::string describe_device(const std::string& op, const std::string& device) {
+  return op + " was called for device " + device +
+         " inside a budget: lowtide's online runtime manages memory of the CPU only so far. Keep model and data on the "
+         "CPU, or leave the block before.";
+}
+
 // accelerate and Lightning look for the first words; Python reads the numbers out of the rest.
 inline std::string describe(const online::OutOfMemory& error, const std::string& op) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };

@@ -27,6 +27,7 @@
 #include "torch_shim_arena.hpp"
 #include "torch_shim_cost.hpp"
 #include "torch_shim_errors.hpp"
+#include "torch_shim_notes.hpp"
 #include "torch_shim_recipe.hpp"
 #include "torch_shim_schema.hpp"
 
@@ -45,6 +46,21 @@ void release_handle(void* context);  // deleter of a storage's bytes
 
 class Runtime;
 
+// Something that a listener wants to hear of.
+struct Told {
+  const char* kind = "";
+  CellId cell = kNone;
+  std::int64_t size = 0;
+  const OpInfo* op = nullptr;
+};
+
+// Bytes that could not be evicted when memory ran out.
+struct Holding {
+  const void* storage = nullptr;
+  std::int64_t size = 0;
+  std::string op;  // that made them, where that is known
+};
+
 struct Handle {
   Runtime* runtime = nullptr;
   CellId cell = kNone;
@@ -55,6 +71,8 @@ struct Handle {
   std::int32_t use = -1;                          // ... as which of its uses
   std::int32_t num_calls = 0;                     // calls in progress that use it
   bool is_gone = false;                           // its storage died during one of them
+  bool is_exposed = false;                        // others may write its bytes: nothing is recomputed from them ...
+  bool is_parameter = false;                      // ... unless it is one: only optimizers write those
   bool is_shared = false;                         // memory that others may write to (numpy): see check_unchanged
   std::uint64_t checksum = 0;                     // ... its contents when they were first read
 };
@@ -97,6 +115,7 @@ class Runtime final : public online::Host {
       spot = engine_.allocate(static_cast<std::int64_t>(size), temper_);
     } catch (const online::OutOfMemory& error) {
       shortage_ = raw_bytes_ + block_bytes(size);
+      note_holdings();
       if (is_replaying_) throw;  // the engine knows what to try next
       throw OutOfMemoryError(describe(error, op_name()));
     }
@@ -163,7 +182,7 @@ class Runtime final : public online::Host {
       forget_external(storage);
       const Raw taken = take_raw(raw);
       Handle* handle = attach(storage);
-      bind(handle, engine_.add_leaf(taken.size, taken.spot));
+      bind_leaf(handle, taken.size, taken.spot);
       return handle;
     }
     return external_for(storage);
@@ -184,6 +203,26 @@ class Runtime final : public online::Host {
     handle->cell = cell;
   }
 
+  // The handle of a storage that has been seen, or null.
+  Handle* known(c10::StorageImpl* storage) {
+    if (Handle* handle = handle_of(storage)) return handle;
+    const auto found = externals_.find(storage);
+    return found == externals_.end() ? nullptr : found->second;
+  }
+
+  // Contents that no op has made; the call that is being noted goes on afterwards.
+  void bind_leaf(Handle* handle, std::int64_t size, const Spot& spot) {
+    if (!notes_.is_on) return bind(handle, engine_.add_leaf(size, spot));
+    const bool is_external = spot.home == Home::kExternal;
+    Note& note = notes_.begin(engine_);
+    note.flags = is_external ? Note::kExternal : 0;
+    bind(handle, engine_.add_leaf(size, spot));
+    note.outputs.push_back(notes_.name(engine_, handle->cell));
+    note.overwritten.push_back(-1);
+    note.sizes.push_back(size);
+    note.tempers.push_back(static_cast<std::int32_t>(Temper::kResident));
+  }
+
   // The storage is about to hold another version: the old cell must not reach it any more.
   void unbind(Handle* handle) {
     if (handle->cell != kNone) by_cell_[handle->cell] = nullptr;
@@ -196,6 +235,7 @@ class Runtime final : public online::Host {
     const CellId cell = std::exchange(handle->cell, kNone);
     if (cell != kNone) {
       by_cell_[cell] = nullptr;
+      notes_.release(engine_, cell);
       engine_.release(cell);
     }
     if (handle->num_calls == 0) delete handle;
@@ -242,7 +282,10 @@ class Runtime final : public online::Host {
         dropped.push_back(handle->cell);
       }
     }
-    for (const CellId cell : dropped) engine_.release(cell);
+    for (const CellId cell : dropped) {
+      notes_.release(engine_, cell);
+      engine_.release(cell);
+    }
   }
 
   // To be destroyed once the lock is given back: the deleters of foreign memory may want the GIL.
@@ -259,6 +302,37 @@ class Runtime final : public online::Host {
     temper_ = temper;
   }
 
+  // ------------------------------------------------------------------ what is told
+  // Remember who holds what cannot be evicted now: an error is about to be thrown.
+  void note_holdings() {
+    holdings_.clear();
+    for (const Handle* handle : by_cell_) {
+      if (handle == nullptr || handle->external != nullptr) continue;
+      const online::Cell& cell = engine_.cell(handle->cell);
+      if (!cell.is_resident() || cell.spot.home == Home::kExternal || engine_.may_evict(handle->cell)) continue;
+      Holding& holding = holdings_.emplace_back();
+      holding.storage = handle->impl;
+      holding.size = cell.size;
+      if (cell.producer != kNone) holding.op = recipes_[static_cast<std::size_t>(cell.producer)]->info->name;
+    }
+    if (raw_bytes_ > 0) holdings_.push_back({nullptr, raw_bytes_, "scratch"});
+  }
+  const std::vector<Holding>& holdings() const { return holdings_; }
+
+  void keep_notes() { notes_.is_on = true; }
+  void stop_notes() {
+    notes_.is_on = false;
+    engine_.set_log(nullptr);
+  }
+  Notes& notes() { return notes_; }
+
+  void listen(bool is_listened) {
+    is_listened_ = is_listened;
+    told_.clear();
+  }
+  bool has_told() const { return !told_.empty(); }
+  std::vector<Told> take_told() { return std::exchange(told_, {}); }
+
   std::string op_name() const { return running_ == nullptr ? std::string() : running_->name; }
   std::uint64_t next_stamp() { return ++stamp_; }
 
@@ -272,6 +346,7 @@ class Runtime final : public online::Host {
   std::int64_t shortage() const override { return std::max<std::int64_t>(shortage_ - replay_raw_before_, 0); }
 
   void evicted(CellId cell) override {
+    if (is_listened_) told_.push_back({"evict", cell, engine_.cell(cell).size, nullptr});
     Handle* handle = handle_by_cell(cell);
     if (handle == nullptr) return;
     put(handle, nullptr);
@@ -291,6 +366,7 @@ class Runtime final : public online::Host {
 
   void moved(CellId cell, std::int64_t from, std::int64_t to, std::int64_t size) override {
     std::memmove(arena_.at(to), arena_.at(from), static_cast<std::size_t>(size));
+    if (is_listened_) told_.push_back({"move", cell, size, nullptr});
     if (Handle* handle = handle_by_cell(cell)) put(handle, arena_.at(to));
   }
 
@@ -361,6 +437,10 @@ class Runtime final : public online::Host {
   std::int64_t shortage_ = 0;           // raw bytes and the request that failed
   std::int64_t replay_raw_before_ = 0;
   bool is_replaying_ = false;
+  Notes notes_;
+  std::vector<Told> told_;
+  bool is_listened_ = false;
+  std::vector<Holding> holdings_;
   const OpInfo* running_ = nullptr;
   Temper temper_ = Temper::kResident;
   std::uint64_t stamp_ = 0;
@@ -394,14 +474,16 @@ class Runtime final : public online::Host {
     ++stats_.num_externals;
     Spot spot;
     spot.home = Home::kExternal;
-    bind(handle, engine_.add_leaf(static_cast<std::int64_t>(storage->nbytes()), spot));
+    bind_leaf(handle, static_cast<std::int64_t>(storage->nbytes()), spot);
     return handle;
   }
 
   // A storage that was external has been given memory of ours (it was resized).
   void forget_external(c10::StorageImpl* storage) {
     const auto found = externals_.find(storage);
-    if (found != externals_.end()) engine_.release(found->second->cell);
+    if (found == externals_.end()) return;
+    notes_.release(engine_, found->second->cell);
+    engine_.release(found->second->cell);
   }
 
   // ------------------------------------------------------------------ closing
@@ -489,6 +571,7 @@ inline c10::StorageImpl* returned_storage(const Stack& stack, std::size_t num_re
 inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
   const Recipe& recipe = *recipes_[record];
   const std::vector<std::int64_t> sizes = engine_.tape().record(record).sizes;
+  if (is_listened_) told_.push_back({"recompute", kNone, 0, recipe.info});
   const OpInfo* outer = std::exchange(running_, recipe.info);
   const Temper outer_temper = std::exchange(temper_, static_cast<Temper>(engine_.tape().record(record).temper));
   const auto started = std::chrono::steady_clock::now();

@@ -50,6 +50,7 @@ struct OpInfo {
   Mode mode = Mode::kTrack;
   FlopRule flops = FlopRule::kNone;
   bool is_replayable = true;
+  bool is_collective = false;                // goes on reading and writing after it has returned
   bool is_random = false;
   bool is_costly_by_element = false;         // transcendental functions
   std::int32_t first_statistic = -1;         // batch norm: running mean here, running variance next, ...
@@ -180,6 +181,7 @@ inline OpInfo read_schema(const c10::OperatorHandle& handle) {
   info.mode = detail::mode_of(handle, space, name);
   info.flops = detail::flop_rule(name);
   info.is_replayable = !detail::is_opaque(space, name);
+  info.is_collective = space == "c10d" || space == "_c10d_functional";
   info.is_random = handle.hasTag(at::Tag::nondeterministic_seeded);
   info.is_costly_by_element = detail::contains(detail::kCostlyNames, name);
   info.num_returns = schema.returns().size();
