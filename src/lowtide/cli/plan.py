@@ -13,7 +13,7 @@ from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.figures import print_analysis, print_result
 from lowtide.cli.output import StdoutKeptClean, check_writable, print_error, print_json, print_text
 from lowtide.cli.progress import Interruption, ProgressLine
-from lowtide.cli.sources import SOURCE_HELP, add_working_folder_to_path, load_source
+from lowtide.cli.sources import DIM_HELP, SOURCE_HELP, add_working_folder_to_path, load_source
 from lowtide.cli.tflite import is_tflite, say_what_tflite_needs
 from lowtide.errors import InputError
 from lowtide.ir import Graph, PlanResult
@@ -41,6 +41,7 @@ def plan(
     ] = "best_fit",
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    dim: Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help=DIM_HELP)] = None,
 ) -> int:
     """Plan SOURCE within a budget, or say what holds its memory."""
     _check_output(output, budget)
@@ -56,7 +57,7 @@ def plan(
         )
         return ExitCode.DONE
     with StdoutKeptClean():
-        graph = load_source(source)
+        graph = load_source(source, dims=dim or ())
     with StdoutKeptClean(), Interruption() as interruption, ProgressLine(graph.baseline_duration) as progress:
         if budget is None:
             outcome: Analysis | PlanResult = api.analyze(

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,21 @@ from lowtide import api
 from lowtide.errors import InputError, LowtideError
 from lowtide.ir import Graph, Trace, serde
 
-__all__ = ["IN_PLACE", "SOURCE_HELP", "add_working_folder_to_path", "capture_target", "load_source", "load_trace"]
+__all__ = [
+    "DIM_HELP",
+    "IN_PLACE",
+    "SOURCE_HELP",
+    "add_working_folder_to_path",
+    "capture_target",
+    "load_source",
+    "load_trace",
+]
 
 SOURCE_HELP = (
-    "graph.json, a published instance, a trace or op log, model.tflite, generate:SPEC, or pkg.module:function."
+    "graph.json, a published instance, a trace or op log, model.tflite, model.onnx, generate:SPEC, or "
+    "pkg.module:function."
 )
+DIM_HELP = "A dimension that an .onnx file leaves open, by its name or as INPUT.AXIS=SIZE; may be repeated."
 _LONGEST_FIRST_LINE = 4096
 _GENERATE = "generate:"
 IN_PLACE = "in-place:"
@@ -26,12 +36,18 @@ IN_PLACE = "in-place:"
 _RETURNS = "must return (model, example_inputs) or (model, example_inputs, loss_function)"
 
 
-def load_source(source: str) -> Graph:
+def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
     """Read, generate or capture the graph that a SOURCE names.
+
+    Args:
+        source: What it names.
+        dims: Dimensions that an .onnx file leaves open: ``batch=1``, or by input and axis ``x.0=1``.
 
     Raises:
         InputError: There is no such thing, or it is broken.
     """
+    if dims and not source.lower().endswith(".onnx"):
+        raise InputError(f"--dim {dims[0]!r}: only .onnx files leave dimensions open, SOURCE is {source!r}")
     if source.startswith(_GENERATE):
         from lowtide.importers.generate import graph_from_spec
 
@@ -40,6 +56,11 @@ def load_source(source: str) -> Graph:
         from lowtide.importers.tflite import capture_tflite
 
         return capture_tflite(source.removeprefix(IN_PLACE), in_place=source.startswith(IN_PLACE))
+    if source.lower().endswith(".onnx"):
+        from lowtide.importers.onnx import capture_onnx
+        from lowtide.importers.onnx_file import parse_dims
+
+        return capture_onnx(source, dims=parse_dims(dims))
     trace = load_trace(source)
     if trace is not None:
         from lowtide.importers.trace_graph import graph_of_trace

@@ -10,7 +10,7 @@ import typer
 from lowtide import api
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import StdoutKeptClean, count_of, print_facts
-from lowtide.cli.sources import SOURCE_HELP, load_source
+from lowtide.cli.sources import DIM_HELP, SOURCE_HELP, load_source
 from lowtide.ir.serde import load_plan
 from lowtide.units import format_bytes
 
@@ -20,11 +20,12 @@ __all__ = ["verify"]
 def verify(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="plan.json")],
+    dim: Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help=DIM_HELP)] = None,
 ) -> int:
     """Check a plan from scratch: exit 0, or 1 with the first broken rule."""
     plan = load_plan(plan_file)
     with StdoutKeptClean():
-        graph = load_source(source)
+        graph = load_source(source, dims=dim or ())
         verified = api.verify(graph, plan)
     checked = verified.plan
     print_facts(

@@ -1,0 +1,130 @@
+"""Asks the installed ONNX Runtime what it makes of a model, and runs that once for types, shapes and durations."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lowtide.errors import FormatError, MissingDependency
+from lowtide.importers.onnx_file import OnnxFile, onnx_module
+
+__all__ = ["ObservedValue", "OptimisedModel", "optimise_onnx"]
+
+_CHILD = "lowtide.importers.onnx_child"
+_TIMEOUT_SECONDS = 600.0
+_ADDRESS_SPACE_SHARE = 2
+LEVELS = {"portable": "ORT_ENABLE_EXTENDED", "machine": "ORT_ENABLE_ALL", "none": "ORT_DISABLE_ALL"}
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedValue:
+    """A value as it was when the model ran.
+
+    Attributes:
+        shape: Its shape.
+        dtype: Its type, as numpy names it.
+        size_bytes: What its elements take.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OptimisedModel:
+    """A model as ONNX Runtime executes it.
+
+    Attributes:
+        model: The ``ModelProto`` after its optimisations; shared, never changed.
+        value_by_name: Inputs and what nodes of the graph make.
+        duration_by_node: Nanoseconds of nodes by position; those too quick for the profiler may be missing.
+        version: Of the runtime.
+    """
+
+    model: Any
+    value_by_name: Mapping[str, ObservedValue]
+    duration_by_node: Mapping[int, int]
+    version: str
+
+
+def optimise_onnx(file: OnnxFile, *, level: str = "portable", seed: int = 0) -> OptimisedModel:
+    """Optimise a model and run the result with random inputs.
+
+    Args:
+        file: The file, its dimensions fixed.
+        level: ``"portable"``: fusions that every machine executes; ``"machine"``: layouts for this machine's
+            processor, too; ``"none"``: the file as it is.
+        seed: Of the inputs.
+
+    Raises:
+        FormatError: ONNX Runtime refuses the model or dies of it, or a value is no tensor of numbers.
+        MissingDependency: The extra ``onnx`` is not installed.
+    """
+    onnx = onnx_module()
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise MissingDependency("onnxruntime", extra="onnx", needed_for="planning .onnx files")
+    with tempfile.TemporaryDirectory(prefix="lowtide-onnx-") as name:
+        folder = Path(name)
+        try:
+            (folder / "model.onnx").write_bytes(file.model.SerializeToString())
+        except ValueError:
+            raise FormatError(f"{file.where}: with its weights it has more than 2 GiB: not taken yet") from None
+        request = {"level": LEVELS[level], "seed": seed, "memory_bytes": _most_memory_bytes()}
+        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        answer = _ask(folder, file.where)
+        model = onnx.load(str(folder / "optimised.onnx"))
+    return OptimisedModel(
+        model=model,
+        value_by_name={
+            key: ObservedValue(tuple(found["shape"]), found["dtype"], found["size_bytes"])
+            for key, found in answer["values"].items()
+        },
+        duration_by_node={int(index): duration for index, duration in answer["durations"].items() if index.isdigit()},
+        version=answer["version"],
+    )
+
+
+def _ask(folder: Path, where: str) -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", _CHILD, str(folder)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environment,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise FormatError(f"{where}: ONNX Runtime has no result after {_TIMEOUT_SECONDS:.0f} s") from None
+    if done.returncode or not (folder / "answer.json").is_file():
+        how = f"dies of signal {-done.returncode}" if done.returncode < 0 else "refuses the model"
+        raise FormatError(f"{where}: ONNX Runtime {how}: {last_words(done.stderr)}")
+    answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+    if "refusal" in answer:
+        raise FormatError(f"{where}: {answer['refusal']}")
+    return answer
+
+
+def last_words(printed: str) -> str:
+    """The last line that a child printed: its exception, without the traceback."""
+    said = [line.strip() for line in printed.splitlines() if line.strip()]
+    return (said[-1] if said else "it said nothing")[:400]
+
+
+def _most_memory_bytes() -> int | None:
+    """Address space that the child may take: twice the machine's memory, as libraries reserve more than they use."""
+    try:
+        return _ADDRESS_SPACE_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
