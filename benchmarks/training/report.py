@@ -1,5 +1,6 @@
 """``python -m benchmarks.training.report``: docs/benchmarks.md and README's figures, from the result file alone.
 
+Sections that others wrote into the page, from the first ``<!-- NAME: begin -->`` on, stay as they are.
 With ``--check`` nothing is written; exit code 1 if a page does not say what the results do.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -189,7 +191,11 @@ def main() -> int:
         return 2
     before, rest = readme.split(_BEGIN)
     after = rest.split(_END)[1]
-    wanted = {_PAGE: render_page(results), _README: before + _BEGIN + render_readme_block(results) + _END + after}
+    page = _PAGE.read_text(encoding="utf-8") if _PAGE.is_file() else ""
+    wanted = {
+        _PAGE: render_page(results) + sections_of_others(page),
+        _README: before + _BEGIN + render_readme_block(results) + _END + after,
+    }
     stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         if options.check:
@@ -197,6 +203,12 @@ def main() -> int:
         else:
             path.write_text(wanted[path], encoding="utf-8")
     return 1 if options.check and stale else 0
+
+
+def sections_of_others(page: str) -> str:
+    """What stands in the page behind ours: from the first marker of a section on."""
+    marker = re.search(r"\n<!-- [a-z ]+: begin -->\n", page)
+    return "" if marker is None else page[marker.start() :]
 
 
 def _read_row(record: dict[str, Any], rounds: Sequence[dict[str, Any]]) -> Row:
