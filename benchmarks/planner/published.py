@@ -9,6 +9,9 @@ from benchmarks.planner.parts import MOCCASIN_COPIES, PUBLISHED
 from benchmarks.planner.results import Results, Summary, summarize
 from benchmarks.planner.words import group, plan_words, shown, table
 
+PLOT = "images/planner-published.png"
+"""Beside the page."""
+
 _MOMENTS = (1.0, 3.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 3600.0)
 
 
@@ -30,8 +33,8 @@ def render_published(results: Results) -> list[str]:
         lines += [f"### {instance}, {here[0].outcomes[0].num_nodes} nodes", ""]
         for title, key, chosen in _views(here):
             lines += _view(title, key, chosen)
-        lines += _over_time([one for one in here if _is_plain(one.cell)])
-    return lines
+        lines += _over_time([one for one in here if is_plain(one.cell)])
+    return [*lines, f"![TDI over time]({PLOT})", ""]
 
 
 def _views(here: Sequence[Summary]) -> list[tuple[str, Callable[[Cell], str], list[Summary]]]:
@@ -41,7 +44,7 @@ def _views(here: Sequence[Summary]) -> list[tuple[str, Callable[[Cell], str], li
         (
             "budget",
             lambda cell: f"{cell.percent} %",
-            [one for one in here if _is_plain(one.cell) or one.cell.order == "free"],
+            [one for one in here if is_plain(one.cell) or one.cell.order == "free"],
         ),
         (
             "copies of a node",
@@ -69,7 +72,8 @@ def _has_usual_copies(cell: Cell) -> bool:
     return cell.max_copies == usual and cell.order == "fixed"
 
 
-def _is_plain(cell: Cell) -> bool:
+def is_plain(cell: Cell) -> bool:
+    """Its own order, kept, and the usual number of copies."""
     return _is_own_order(cell) and _has_usual_copies(cell)
 
 

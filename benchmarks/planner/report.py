@@ -13,14 +13,20 @@ from pathlib import Path
 from types import MappingProxyType
 
 from benchmarks.planner.parts import CAPTURED, ORDER_FREE, PUBLISHED, SCALING, SIDE_BY_SIDE
-from benchmarks.planner.published import render_published
+from benchmarks.planner.published import PLOT as PUBLISHED_PLOT
+from benchmarks.planner.published import is_plain, render_published
 from benchmarks.planner.results import Results, read_results, summarize
-from benchmarks.planner.tables import render_captured, render_order_free, render_scaling, render_side_by_side
+from benchmarks.planner.tables import (
+    SCALING_PLOT,
+    render_captured,
+    render_order_free,
+    render_scaling,
+    render_side_by_side,
+)
 
 _ROOT = Path(__file__).parents[2]
 _RESULTS = _ROOT / "benchmarks" / "results" / "planner.jsonl"
 _PAGE = _ROOT / "docs" / "benchmarks.md"
-_SCALING_PLOT = _ROOT / "docs" / "images" / "planner-scaling.png"
 _BEGIN, _END = "<!-- planners: begin -->\n", "<!-- planners: end -->\n"
 
 
@@ -40,11 +46,19 @@ def main() -> int:
             print(f"{options.page}: run python -m benchmarks.planner.report", file=sys.stderr)
         return int(wanted != page)
     options.page.write_text(wanted, encoding="utf-8")
-    if not options.no_plots and results.part(SCALING):
-        from benchmarks.planner.plots import plot_scaling
-
-        plot_scaling(summarize(results.part(SCALING)), _SCALING_PLOT)
+    if not options.no_plots:
+        draw_plots(results, options.page.parent)
     return 0
+
+
+def draw_plots(results: Results, folder: Path) -> None:
+    """Draw the pictures that the section shows, beside the page."""
+    from benchmarks.planner.plots import plot_over_time, plot_scaling
+
+    if scaling := summarize(results.part(SCALING)):
+        plot_scaling(scaling, folder / SCALING_PLOT)
+    if published := [one for one in summarize(results.part(PUBLISHED)) if is_plain(one.cell)]:
+        plot_over_time(published, folder / PUBLISHED_PLOT)
 
 
 def with_section(page: str, section: str) -> str:

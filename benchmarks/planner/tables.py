@@ -9,6 +9,9 @@ from benchmarks.planner.parts import CAPTURED, ORDER_FREE, PLANNERS, SCALING, SI
 from benchmarks.planner.results import Results, Summary, best_bound, summarize
 from benchmarks.planner.words import best_of, figure, group, plan_words, shown, table
 
+SCALING_PLOT = "images/planner-scaling.png"
+"""Beside the page."""
+
 _TOLERANCE = 5e-5  # of TDI in percent, rounded to four digits
 
 
@@ -179,7 +182,7 @@ def render_scaling(results: Results) -> list[str]:
         "",
         *_growth(summaries),
         "",
-        "![Time and memory by number of nodes](images/planner-scaling.png)",
+        f"![Time and memory by number of nodes]({SCALING_PLOT})",
         "",
     ]
 

@@ -222,16 +222,12 @@ def test_time_and_memory_are_drawn(tmp_path: Path) -> None:
         cell = replace(CELL, part=parts.SCALING, instance=f"generate:layered?n={nodes}")
         outcome = replace(fake("feasible", 1.0), num_nodes=nodes, rss_before_bytes=2**20, rss_peak_bytes=nodes * 2**20)
         run([cell], path, replace(outcome, cpu_seconds=nodes / 100))
-    page = tmp_path / "page.md"
-    page.write_text("# Other\n")
-    summaries = summarize(read_results(path).part(parts.SCALING))
     assert "layered, `search`: 10.0 times the nodes (1000 to 10000), 10.0 times the CPU time" in report.render_section(
         read_results(path)
     )
-    from benchmarks.planner.plots import plot_scaling
-
-    plot_scaling(summaries, tmp_path / "images" / "plot.png")
-    assert 2_000 < (tmp_path / "images" / "plot.png").stat().st_size < 100_000
+    report.draw_plots(read_results(path), tmp_path)
+    assert 2_000 < (tmp_path / "images" / "planner-scaling.png").stat().st_size < 100_000
+    assert not (tmp_path / "images" / "planner-published.png").exists()
 
 
 def test_the_section_is_replaced_and_nothing_else() -> None:
@@ -287,7 +283,7 @@ def test_the_experiment_varies_budgets_copies_and_orders() -> None:
 @pytest.mark.slow
 def test_published_instances_in_both_dialects(published: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.jsonl"
-    options = ["--published", str(published), "--seconds", "2", "--threads", "1", "-o", str(output)]
+    options = ["--published", str(published), "--seconds", "30", "--threads", "1", "-o", str(output)]
     options += ["--planner", "moccasin", "--planner", "greedy", "--percent", "80"]
     command = [sys.executable, "-m", "benchmarks.planner", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
@@ -310,6 +306,8 @@ def test_published_instances_in_both_dialects(published: Path, tmp_path: Path) -
     assert [one.tdi_percent for one in one_copy] == [None, None]
     assert "| at most 1 | proven: none†" in done.stdout
     assert "TDI after 1 s" in done.stdout
+    report.draw_plots(results, tmp_path)
+    assert (tmp_path / "images" / "planner-published.png").stat().st_size > 2_000
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert (again.returncode, again.stderr, again.stdout) == (0, "", done.stdout)
 
