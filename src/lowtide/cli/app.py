@@ -23,6 +23,7 @@ from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.export import export
 from lowtide.cli.output import print_error
 from lowtide.cli.plan import plan
+from lowtide.cli.report import report
 from lowtide.cli.run import SCRIPT_CONTEXT, run
 from lowtide.cli.simulate import simulate
 from lowtide.cli.streams import lasting_streams
@@ -41,7 +42,7 @@ _app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, capture, plan, verify, export, doctor, build, simulate, sweep):
+for _command in (demo, capture, plan, verify, export, doctor, build, simulate, sweep, report):
     _app.command()(_command)
 _app.command(context_settings=SCRIPT_CONTEXT)(run)
 

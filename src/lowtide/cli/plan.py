@@ -11,13 +11,17 @@ from lowtide import api
 from lowtide.api import Analysis
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.figures import print_analysis, print_result
+from lowtide.cli.onnx import is_onnx
 from lowtide.cli.output import StdoutKeptClean, check_writable, print_error, print_json, print_text
 from lowtide.cli.progress import Interruption, ProgressLine
+from lowtide.cli.report import REPORT_HELP, check_report
 from lowtide.cli.sources import DIM_HELP, SOURCE_HELP, add_working_folder_to_path, load_source
 from lowtide.cli.tflite import is_tflite, say_what_tflite_needs
 from lowtide.errors import InputError
 from lowtide.ir import Graph, PlanResult
 from lowtide.ir.serde import save_plan
+from lowtide.reports.files import save_report
+from lowtide.reports.plan_report import report_of_plan
 
 __all__ = ["plan"]
 
@@ -40,11 +44,13 @@ def plan(
         str, typer.Option(metavar="NAME", help="Addresses by best_fit or exact; none: budget for live bytes.")
     ] = "best_fit",
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan here.")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help=REPORT_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help=DIM_HELP)] = None,
 ) -> int:
     """Plan SOURCE within a budget, or say what holds its memory."""
     _check_output(output, budget)
+    _check_report(report, budget)
     add_working_folder_to_path()
     if budget is None and is_tflite(source):
         say_what_tflite_needs(
@@ -56,6 +62,7 @@ def plan(
             as_json=as_json,
         )
         return ExitCode.DONE
+    layouter = None if layout == "none" or is_onnx(source) else layout  # ONNX Runtime takes every tensor from malloc
     with StdoutKeptClean():
         graph = load_source(source, dims=dim or ())
     with StdoutKeptClean(), Interruption() as interruption, ProgressLine(graph.baseline_duration) as progress:
@@ -65,7 +72,7 @@ def plan(
                 planner=planner,
                 seed=seed,
                 threads=threads,
-                layout=None if layout == "none" else layout,
+                layout=layouter,
                 should_stop=interruption.should_stop,
                 time_limit_seconds=_ANALYSIS_SECONDS if time_limit is None else time_limit,
             )
@@ -79,7 +86,7 @@ def plan(
                 time_limit_seconds=time_limit,
                 seed=seed,
                 threads=threads,
-                layout=None if layout == "none" else layout,
+                layout=layouter,
                 on_progress=progress.update,
                 should_stop=interruption.should_stop,
             )
@@ -87,6 +94,7 @@ def plan(
         code = _finish_analysis(outcome, as_json=as_json)
     else:
         code = _finish_plan(graph, outcome, output, budget=budget or "", as_json=as_json)
+        _write_report(graph, outcome, report, as_json=as_json)
     return ExitCode.INTERRUPTED if interruption.is_requested else code
 
 
@@ -97,6 +105,20 @@ def _check_output(output: Path | None, budget: str | None) -> None:
     if budget is None:
         raise InputError(f"-o {output}: without --budget there is no plan to write: add --budget, or leave out -o")
     check_writable(output)
+
+
+def _check_report(report: Path | None, budget: str | None) -> None:
+    if report is not None and budget is None:
+        raise InputError(f"--report {report}: without --budget there is no plan to show: add --budget")
+    check_report(report)
+
+
+def _write_report(graph: Graph, result: PlanResult, report: Path | None, *, as_json: bool) -> None:
+    if report is None or result.plan is None:
+        return
+    save_report(report_of_plan(graph, api.require_plan(result, graph)), report)
+    if not as_json:
+        print_text(f"Report written to {report}")
 
 
 def _finish_analysis(analysis: Analysis, *, as_json: bool) -> ExitCode:

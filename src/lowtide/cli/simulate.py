@@ -12,6 +12,7 @@ from lowtide import api
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import StdoutKeptClean, check_writable, count_of, print_facts, print_json, print_text
 from lowtide.cli.progress import Interruption
+from lowtide.cli.report import REPORT_HELP, check_report
 from lowtide.cli.sources import add_working_folder_to_path
 from lowtide.cli.traces import TRACE_SOURCE_HELP, load_trace_or_graph
 from lowtide.errors import InputError
@@ -19,6 +20,8 @@ from lowtide.ir.serde import save_trace
 from lowtide.policies.parts import Part, rules_of, with_rules, without
 from lowtide.policies.protocol import Policy
 from lowtide.policies.table import policy_named
+from lowtide.reports.files import save_report
+from lowtide.reports.trace_report import report_of_simulation
 from lowtide.simulator.result import Simulation
 from lowtide.units import format_bytes
 
@@ -45,11 +48,13 @@ def simulate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write what happened as a trace.")
     ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help=REPORT_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Simulate SOURCE within a budget under an eviction policy. A run that does not complete is a result, too."""
     if output is not None:
         check_writable(output)
+    check_report(report)
     add_working_folder_to_path()
     with StdoutKeptClean():
         chosen = chosen_policy(policy, without_parts or [], is_ideal=ideal_allocator)
@@ -61,18 +66,27 @@ def simulate(
             policy=chosen,
             seed=seed,
             thrash_limit=thrash_limit,
-            records_trace=output is not None,
+            records_trace=output is not None or report is not None,
             should_stop=interruption.should_stop,
         )
     if output is not None and result.trace is not None:
         save_trace(result.trace, output)
+    if report is not None:
+        save_report(report_of_simulation(result, title=_title(source)), report)
     if as_json:
         print_json(result.as_dict())
     else:
         print_facts(describe(result, budget))
         if output is not None:
             print_text(f"Trace written to {output}")
+        if report is not None:
+            print_text(f"Report written to {report}")
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
+
+
+def _title(source: str) -> str:
+    """A file's name without its ending; any other source as it is."""
+    return Path(source).stem if Path(source).suffix else source
 
 
 def chosen_policy(name: str, parts: list[Part], *, is_ideal: bool) -> Policy:
