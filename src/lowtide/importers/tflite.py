@@ -214,15 +214,7 @@ class _Import:
             kind = InputKind.STATE
         elif index in self.constants and (index not in self.inputs or holds_data(self.file, index)):
             kind = InputKind.CONSTANT
-        # The caller writes all inputs before anything runs: one that no operator reads must not lie on others then.
-        is_evictable = kind is InputKind.USER and index in self.last_reader_by_tensor
-        return Input(
-            name=self.value_names[index],
-            size_bytes=aligned(self.size_bytes[index]),
-            kind=kind,
-            evictable=is_evictable,
-            meta=self._tensor_meta(index),
-        )
+        return Input(self.value_names[index], aligned(self.size_bytes[index]), kind=kind, meta=self._tensor_meta(index))
 
     def _node(self, position: int, last_in_sequence: str | None) -> Node:
         operator = self.operators[position]

@@ -207,13 +207,3 @@ def test_outputs_and_views_are_not_overwritten() -> None:
     builder.operator("RELU", [b], [c])  # b is an output
     file = parse_tflite(builder.build(inputs=[x], outputs=[b, c]), "m.tflite")
     assert [node.outputs[0].overwrites for node in import_tflite(file, in_place=True).graph.nodes] == [None] * 3
-
-
-def test_an_input_that_nobody_reads_stays() -> None:
-    """The caller writes all inputs first, so at no time may it share its address with another."""
-    builder = TfliteBuilder()
-    x, unread, y = (builder.tensor(name, (4,)) for name in ("x", "unread", "y"))
-    builder.operator("RELU", [x], [y])
-    graph = imported(builder, [x, unread], [y]).graph
-    assert graph.input_by_name["x"].evictable
-    assert not graph.input_by_name["unread"].evictable
