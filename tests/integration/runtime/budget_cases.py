@@ -6,6 +6,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +57,12 @@ class Run:
 
 
 def train(
-    make: Make, *, budget_bytes: int | None = None, is_made_inside: bool = False, num_steps: int = NUM_STEPS
+    make: Make,
+    *,
+    budget_bytes: int | None = None,
+    is_made_inside: bool = False,
+    num_steps: int = NUM_STEPS,
+    **options: Any,
 ) -> Run:
     """Train, within a budget where one is given.
 
@@ -65,10 +71,11 @@ def train(
         budget_bytes: None for plain PyTorch.
         is_made_inside: Whether the model is built inside the block.
         num_steps: Optimizer steps.
+        options: Of `lowtide.budget`.
     """
     run = Run()
     training = None if is_made_inside else _make(make)
-    with contextlib.nullcontext() if budget_bytes is None else lowtide.budget(budget_bytes) as session:
+    with contextlib.nullcontext() if budget_bytes is None else lowtide.budget(budget_bytes, **options) as session:
         training = training or _make(make)
         for step in range(num_steps):
             seen = training.step(step)
