@@ -121,11 +121,13 @@ void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below
     lock.lock();
   };
   try {
-    try {
-      execute();
-    } catch (const OutOfMemoryError&) {
-      if (is_shield || !call.make_way()) throw;
-      execute();
+    for (bool is_done = false; !is_done;) {
+      try {
+        execute();
+        is_done = true;
+      } catch (const OutOfMemoryError&) {
+        if (is_shield || !call.make_way()) throw;
+      }
     }
   } catch (...) {
     call.abort();
@@ -307,6 +309,7 @@ online::EngineConfig read_config(Options& options) {
   config.capacity = options.take<std::int64_t>("capacity", 0) / 4096 * 4096;
   config.alignment = options.take("alignment", config.alignment);
   config.small_bytes = options.take("small_bytes", config.small_bytes);
+  config.slab_bytes = options.take("slab_bytes", config.slab_bytes);
   config.method = options.choose<online::Method>(
       "method", {{"window", online::Method::kWindow}, {"one_by_one", online::Method::kOneByOne}});
   config.score = options.choose<online::Score>("score", {{"coop", online::Score::kCoop},
@@ -328,6 +331,9 @@ online::EngineConfig read_config(Options& options) {
                                                           {"when_cheaper", online::Compaction::kWhenCheaper}});
   config.max_depth = options.take("max_depth", config.max_depth);
   config.seed = options.take("seed", config.seed);
+  pool::Place& cheap = config.places[static_cast<std::size_t>(Temper::kCheap)];
+  cheap.end = options.choose<pool::End>("cheap_end", {{"high", pool::End::kHigh}, {"low", pool::End::kLow}});
+  cheap.fit = options.choose<pool::Fit>("cheap_fit", {{"first", pool::Fit::kFirst}, {"best", pool::Fit::kBest}});
   if (options.take("has_one_end", false)) {
     for (pool::Place& place : config.places) place = {pool::End::kLow, pool::Fit::kBest};
   }

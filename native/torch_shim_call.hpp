@@ -6,6 +6,7 @@
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -22,11 +23,12 @@ class Call {
   Call(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below, Stack& stack)
       : runtime_(runtime), info_(info), below_(below), stack_(stack), stamp_(runtime.next_stamp()),
         is_replayable_(info.is_replayable && info.mode == Mode::kTrack) {
-    if (is_replayable_) recipe_ = std::make_unique<Recipe>();
+    if (is_replayable_) recipe_ = runtime.take_recipe();
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
   ~Call() {
+    if (recipe_) runtime_.give_recipe(std::move(recipe_));
     for (const Use& use : uses_) {
       if (use.handle != nullptr) runtime_.end_use(use.handle);
     }
@@ -87,10 +89,12 @@ class Call {
   // that, so that it may run once more. Only where nothing was written yet that counts.
   bool make_way() {
     if (!saved_stack_ || !statistics_.empty()) return false;
+    if (num_retries_++ == Engine::kMaxRetries) return false;
     const std::int64_t needed = runtime_.shortage_with_raw() - raw_before_;
-    if (needed <= 0 || !runtime_.engine().make_way(inputs_, needed)) return false;
-    stack_ = std::move(*saved_stack_);
-    saved_stack_.reset();
+    if (needed <= 0) return false;
+    way_ = std::max(needed, way_ + way_ / 4);  // it may go on to ask for more than could be seen
+    if (!runtime_.engine().make_way(inputs_, way_)) return false;
+    stack_ = *saved_stack_;
     if (random_before_) {
       at::Generator generator = generator_of(arguments(), info_.arguments.size());
       const std::lock_guard<std::mutex> guard(generator.mutex());
@@ -155,11 +159,12 @@ class Call {
   std::optional<Stack> saved_stack_;  // where memory is scarce: for a second try
   std::shared_ptr<const RandomState> random_before_;
   std::int64_t raw_before_ = 0;
+  std::int64_t way_ = 0;  // bytes of the hole that was made for it
+  std::int32_t num_retries_ = 0;
   c10::SmallVector<Use, 6> uses_;
   c10::SmallVector<CellId, 8> inputs_, mutated_, statistics_;
   c10::SmallVector<Engine::Output, 4> outputs_;
   c10::SmallVector<Handle*, 4> handles_;  // of the outputs
-  std::vector<CellId> cells_;
   std::vector<bool> targets_;  // by output: its memory was there before the op
   std::vector<std::pair<Handle*, void*>> redirected_;  // and where its bytes were
 
@@ -496,10 +501,11 @@ class Call {
     for (Handle* handle : handles_) runtime_.unbind(handle);
     Notes& notes = runtime_.notes();
     if (notes.is_on) write_note(notes.begin(runtime_.engine()), call, inputs);
-    const RecordId record = runtime_.engine().end(call, inputs, outputs_, cells_);
-    for (std::size_t index = 0; index < outputs_.size(); ++index) runtime_.bind(handles_[index], cells_[index]);
+    const RecordId record = runtime_.engine().end(call, inputs, outputs_, runtime_.scratch_cells());
+    const std::vector<CellId>& cells = runtime_.scratch_cells();
+    for (std::size_t index = 0; index < outputs_.size(); ++index) runtime_.bind(handles_[index], cells[index]);
     if (notes.is_on) {
-      for (const CellId cell : cells_) notes.last().outputs.push_back(notes.name(runtime_.engine(), cell));
+      for (const CellId cell : cells) notes.last().outputs.push_back(notes.name(runtime_.engine(), cell));
     }
     return record;
   }

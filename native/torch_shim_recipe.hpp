@@ -160,6 +160,16 @@ struct Recipe {
   std::vector<Place> places;                 // of the outputs
   std::shared_ptr<const RandomState> random;
 
+  void clear() {
+    info = nullptr;
+    arguments.clear();
+    lists.clear();
+    stubs.clear();
+    uses.clear();
+    places.clear();
+    random.reset();
+  }
+
   // The stack to call the kernel with; `data` has the address of each use's bytes.
   Stack make_stack(const std::vector<void*>& data) const {
     std::vector<c10::Storage> storages;

@@ -292,6 +292,19 @@ class Runtime final : public online::Host {
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> take_dropped() { return std::exchange(dropped_, {}); }
 
   // ------------------------------------------------------------------ records
+  // An empty recipe, and back with one that is not wanted (any more): their vectors keep their memory.
+  std::unique_ptr<Recipe> take_recipe() {
+    if (spare_recipes_.empty()) return std::make_unique<Recipe>();
+    std::unique_ptr<Recipe> recipe = std::move(spare_recipes_.back());
+    spare_recipes_.pop_back();
+    return recipe;
+  }
+
+  void give_recipe(std::unique_ptr<Recipe> recipe) {
+    recipe->clear();
+    spare_recipes_.push_back(std::move(recipe));
+  }
+
   void keep(RecordId record, std::unique_ptr<Recipe> recipe) {
     if (static_cast<std::size_t>(record) >= recipes_.size()) recipes_.resize(static_cast<std::size_t>(record) * 2 + 64);
     recipes_[record] = std::move(recipe);
@@ -334,6 +347,7 @@ class Runtime final : public online::Host {
   std::vector<Told> take_told() { return std::exchange(told_, {}); }
 
   std::string op_name() const { return running_ == nullptr ? std::string() : running_->name; }
+  std::vector<CellId>& scratch_cells() { return scratch_cells_; }
   std::uint64_t next_stamp() { return ++stamp_; }
 
   void limit_recompute() {
@@ -389,7 +403,7 @@ class Runtime final : public online::Host {
   }
 
   void record_gone(RecordId record) override {
-    if (static_cast<std::size_t>(record) < recipes_.size()) recipes_[record].reset();
+    if (static_cast<std::size_t>(record) < recipes_.size() && recipes_[record]) give_recipe(std::move(recipes_[record]));
   }
 
   // ------------------------------------------------------------------ the end
@@ -431,6 +445,8 @@ class Runtime final : public online::Host {
   ska::flat_hash_map<c10::StorageImpl*, Handle*> externals_;
   std::vector<Handle*> by_cell_;                                 // null: no storage holds that version
   std::vector<std::unique_ptr<Recipe>> recipes_;                 // by record
+  std::vector<std::unique_ptr<Recipe>> spare_recipes_;           // to be used again
+  std::vector<CellId> scratch_cells_;
   std::unordered_map<CellId, c10::DataPtr> taken_out_;           // copies of cells outside the arena
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped_;
   std::int64_t raw_bytes_ = 0;

@@ -7,6 +7,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <cstdint>
 #include <memory>
@@ -217,7 +218,7 @@ class OpTable {
   }
 
  private:
-  std::unordered_map<const void*, std::unique_ptr<OpInfo>> infos_;
+  ska::flat_hash_map<const void*, std::unique_ptr<OpInfo>> infos_;
 };
 
 }  // namespace lowtide::shim

@@ -206,6 +206,7 @@ NB_MODULE(_online, module) {
       .def_rw("capacity", &EngineConfig::capacity)
       .def_rw("alignment", &EngineConfig::alignment)
       .def_rw("small_bytes", &EngineConfig::small_bytes)
+      .def_rw("slab_bytes", &EngineConfig::slab_bytes)
       .def_rw("method", &EngineConfig::method)
       .def_rw("score", &EngineConfig::score)
       .def_rw("is_ideal", &EngineConfig::is_ideal)

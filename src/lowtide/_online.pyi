@@ -32,6 +32,7 @@ class EngineConfig:
     capacity: int
     alignment: int
     small_bytes: int
+    slab_bytes: int
     method: Method
     score: Score
     is_ideal: bool

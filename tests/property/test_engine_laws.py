@@ -167,7 +167,7 @@ def released_at_end(trace: Trace) -> Trace:
     return replace(trace, events=(*trace.events, *(Mark(MarkKind.RELEASE, name) for name in left)))
 
 
-@pytest.mark.parametrize("name", ["coop", "dtr", "dtr-eq"])
+@pytest.mark.parametrize("name", ["coop", "dtr-eq", "dtr-local"])
 def test_a_thousand_steps_leave_no_cells_and_no_records(name: str) -> None:
     compiled = compile_trace(released_at_end(random_trace(Random(6), num_calls=60)))
     simulation = start(compiled, ALL[name], 0.9, small_bytes=256, thrash_limit=1e9)

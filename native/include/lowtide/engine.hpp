@@ -43,10 +43,18 @@ constexpr std::int64_t automatic_small_bytes(std::int64_t capacity) {
   return std::clamp<std::int64_t>(capacity / 65536 / 64 * 64, 256, 10 * 1024);
 }
 
+// Room for eight small requests, but no more than 64 KiB; where the arena is large, a 64th of it.
+constexpr std::int64_t automatic_slab_bytes(std::int64_t capacity, std::int64_t alignment, std::int64_t small_bytes) {
+  constexpr std::int64_t kLargest = 64 * 1024;
+  const std::int64_t bytes = std::max(std::min(8 * small_bytes, kLargest), std::min(capacity / 64, kLargest));
+  return std::max(bytes / alignment, std::int64_t{1}) * alignment;
+}
+
 struct EngineConfig {
   std::int64_t capacity = 0;     // bytes
   std::int64_t alignment = 64;   // bytes
   std::int64_t small_bytes = kAutomatic;  // requests up to this many are small; 0: none is
+  std::int64_t slab_bytes = kAutomatic;   // small requests share blocks of this many
   Method method = Method::kWindow;
   Score score = Score::kCoop;
   bool is_ideal = false;  // counts bytes only, as if addresses did not matter (the original DTR)
@@ -269,7 +277,8 @@ class Engine {
       if (output.overwrites != kNone && is_leaf(output.overwrites)) has_recipe = false;
     }
     cells.clear();
-    std::vector<CellId> recorded, overwrites;
+    recorded_.clear();
+    overwrites_.clear();
     bool is_worth_recording = false;
     for (const Output& output : outputs) {
       const CellId id = tape_.add_cell(output.size);
@@ -284,12 +293,12 @@ class Engine {
       }
       const bool is_recorded = has_recipe && !output.is_leaf && tape_.cell(id).spot.home == Home::kPool;
       is_worth_recording |= is_recorded;
-      recorded.push_back(is_recorded ? id : kNone);
-      overwrites.push_back(output.overwrites);
+      recorded_.push_back(is_recorded ? id : kNone);
+      overwrites_.push_back(output.overwrites);
     }
     RecordId record = kNone;
     if (is_worth_recording) {
-      record = tape_.add_record(call.cost, std::vector<CellId>(inputs.begin(), inputs.end()), recorded, overwrites);
+      record = tape_.add_record(call.cost, inputs, recorded_, overwrites_);
       Record& kept = tape_.record(record);
       kept.backward = call.is_backward;
       kept.temper = static_cast<std::uint8_t>(call.temper);
@@ -380,6 +389,7 @@ class Engine {
   }
 
   static constexpr pool::Owner kRaw = std::int64_t{1} << 40;
+  static constexpr std::int32_t kMaxRetries = 4;  // of an op that found no room
   static constexpr std::int64_t kEndless = std::int64_t{1} << 50;
 
  private:
@@ -407,6 +417,7 @@ class Engine {
   std::vector<Event>* log_ = nullptr;
   std::vector<std::pair<pool::BlockId, double>> run_;
   std::vector<std::pair<CellId, Spot>> copies_;  // copy-on-write in progress: the new bytes of a cell
+  std::vector<CellId> recorded_, overwrites_;    // of the call that ends
   std::vector<RecordId> awaited_;                // records about to be recomputed
   std::vector<bool> is_gone_;                    // cells that a plan would evict
   std::vector<Candidate> candidates_;            // of the run that is being looked at
@@ -418,12 +429,16 @@ class Engine {
 
   static EngineConfig resolved(EngineConfig config) {
     if (config.small_bytes == kAutomatic) config.small_bytes = automatic_small_bytes(config.capacity);
+    if (config.slab_bytes == kAutomatic) {
+      config.slab_bytes = automatic_slab_bytes(config.capacity, config.alignment, config.small_bytes);
+    }
     return config;
   }
 
   static pool::SmallOptions small_options(const EngineConfig& config) {
     pool::SmallOptions options;
     options.small_bytes = config.small_bytes;
+    options.slab_bytes = config.slab_bytes;
     return options;
   }
 
@@ -504,7 +519,7 @@ class Engine {
           input.last_access = clock_;
           if (holds_on && !is_locked[index]) {
             is_locked[index] = true;
-            ++input.locks;
+            wait_for(inputs[index]);
           }
         }
         if (tries > 3 * inputs.size() + 3) throw Thrashing("the inputs of one op push each other out");
@@ -512,21 +527,34 @@ class Engine {
       }
     } catch (...) {
       for (std::size_t index = 0; index < inputs.size(); ++index) {
-        if (is_locked[index]) unlock(inputs.subspan(index, 1));
+        if (is_locked[index]) stop_waiting(inputs[index]);
       }
       throw;
     }
     for (std::size_t index = 0; index < inputs.size(); ++index) {
       Cell& input = tape_.cell(inputs[index]);
       input.last_access = clock_;
-      if (!is_locked[index]) ++input.locks;
+      ++input.locks;
+      if (is_locked[index]) stop_waiting(inputs[index]);
     }
+  }
+
+  // An op that has not begun keeps a value: it must not be evicted, but may still be moved.
+  void wait_for(CellId id) {
+    ++tape_.cell(id).locks;
+    ++tape_.cell(id).waits;
+  }
+
+  void stop_waiting(CellId id) {
+    --tape_.cell(id).waits;
+    unlock(std::span<const CellId>(&id, 1));
   }
 
   struct Frame {
     RecordId record;
     std::size_t tries = 0;
-    std::vector<CellId> locked;
+    std::vector<CellId> waiting;  // inputs that are kept while others are recomputed
+    std::vector<CellId> running;  // inputs that are in use
   };
 
   void recompute(CellId target) {
@@ -547,9 +575,9 @@ class Engine {
         if (missing != kNone) {
           if (++frame.tries > record.inputs.size()) {
             for (const CellId id : record.inputs) {
-              if (!tape_.cell(id).is_resident() || contains(frame.locked, id)) continue;
-              ++tape_.cell(id).locks;
-              frame.locked.push_back(id);
+              if (!tape_.cell(id).is_resident() || contains(frame.waiting, id)) continue;
+              wait_for(id);
+              frame.waiting.push_back(id);
             }
           }
           if (frame.tries > 3 * record.inputs.size() + 3) throw Thrashing("ancestors push each other out");
@@ -558,21 +586,21 @@ class Engine {
           frames.push_back(frame_of(missing));
           continue;
         }
-        for (const CellId id : record.inputs) {
-          if (contains(frame.locked, id)) continue;
-          ++tape_.cell(id).locks;
-          frame.locked.push_back(id);
-        }
+        for (const CellId id : record.inputs) ++tape_.cell(id).locks;
+        for (const CellId id : frame.waiting) stop_waiting(id);
+        frame.waiting.clear();
+        frame.running.assign(record.inputs.begin(), record.inputs.end());
         execute_again(frame.record, target);
-        const std::vector<CellId> locked = std::move(frame.locked);
+        const std::vector<CellId> locked = std::move(frame.running);
         frames.pop_back();
         unlock(locked);
       }
     } catch (...) {
       while (!frames.empty()) {
-        const std::vector<CellId> locked = std::move(frames.back().locked);
+        const Frame frame = std::move(frames.back());
         frames.pop_back();
-        unlock(locked);
+        for (const CellId id : frame.waiting) stop_waiting(id);
+        unlock(frame.running);
       }
       throw;
     }
@@ -581,7 +609,7 @@ class Engine {
   Frame frame_of(CellId id) const {
     const RecordId record = tape_.cell(id).producer;
     if (record == kNone) throw std::logic_error("an absent leaf: cell " + std::to_string(id));
-    return Frame{record, 0, {}};
+    return Frame{record, 0, {}, {}};
   }
 
   static bool contains(const std::vector<CellId>& all, CellId id) {
@@ -603,16 +631,19 @@ class Engine {
         throw;
       }
     };
-    try {
-      replay();
-    } catch (const OutOfMemory&) {
-      const std::vector<CellId>& taken = tape_.record(id).overwrites;
-      const bool is_out_of_place = std::all_of(taken.begin(), taken.end(), [](CellId old) { return old == kNone; });
-      const std::vector<std::int64_t>& sizes = tape_.record(id).sizes;
-      const std::int64_t size =
-          std::max(host_.shortage(), std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}));
-      if (!is_out_of_place || !make_way(tape_.record(id).inputs, size)) throw;
-      replay();
+    std::int64_t wanted = 0;
+    for (std::int32_t tries = 0;; ++tries) {
+      try {
+        replay();
+        break;
+      } catch (const OutOfMemory&) {
+        const std::vector<CellId>& taken = tape_.record(id).overwrites;
+        const bool is_out_of_place = std::all_of(taken.begin(), taken.end(), [](CellId old) { return old == kNone; });
+        const std::vector<std::int64_t>& sizes = tape_.record(id).sizes;
+        const std::int64_t known = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+        wanted = std::max({host_.shortage(), known, wanted + wanted / 4});  // there may be more scratch to come
+        if (tries == kMaxRetries || !is_out_of_place || !make_way(tape_.record(id).inputs, wanted)) throw;
+      }
     }
     const Record& record = tape_.record(id);
     clock_ += record.cost;
@@ -899,7 +930,7 @@ class Engine {
 
   bool make_slab_room() {
     try {
-      const pool::BlockId room = make_room(small_options(config_).slab_bytes, config_.places[2]);
+      const pool::BlockId room = make_room(config_.slab_bytes, config_.places[2]);
       pool_.free(room);
       return true;
     } catch (const OutOfMemory&) {
@@ -1067,7 +1098,8 @@ class Engine {
     if (block.pins > 0 || block.owner >= kRaw || block.owner < 0) return false;
     const Cell& subject = tape_.cell(static_cast<CellId>(block.owner));
     if (subject.pins > 0) return false;
-    return subject.locks == 0 || (subject.locks == 1 && contains(unwound_, static_cast<CellId>(block.owner)));
+    const std::int32_t uses = subject.locks - subject.waits;
+    return uses == 0 || (uses == 1 && contains(unwound_, static_cast<CellId>(block.owner)));
   }
 
   // A stretch to slide together: its first and last block, and the bytes that move.

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct Cell {
   bool is_cost_known = false;  // `cost` is what recomputing it costs now
   bool is_watched = false;     // absent, and some known cost downstream counts it
   std::int32_t locks = 0;      // an op in progress uses it
+  std::int32_t waits = 0;      // ... of these, by ops that have not begun: it must stay, but may move
   std::int32_t pins = 0;       // never evict (its address has escaped)
   std::int32_t awaited = 0;    // records about to be recomputed that read it
   std::int32_t zombie_index = kNone;  // among the engine's leaves that the program dropped and living records read
@@ -91,7 +93,10 @@ class Tape {
   CellId add_cell(std::int64_t size) {
     const CellId id = take(cells_, free_cells_);
     Cell& fresh = cell(id);
+    std::vector<RecordId> consumers = std::move(fresh.consumers);  // for its memory
+    consumers.clear();
     fresh = Cell{};
+    fresh.consumers = std::move(consumers);
     fresh.size = size;
     fresh.exists = true;
     fresh.alive = true;
@@ -99,18 +104,18 @@ class Tape {
   }
 
   // A record that made `outputs` (kNone: one that needs no recipe) out of `inputs` (distinct).
-  RecordId add_record(double cost, std::vector<CellId> inputs, std::vector<CellId> outputs,
-                      std::vector<CellId> overwrites) {
+  RecordId add_record(double cost, std::span<const CellId> inputs, std::span<const CellId> outputs,
+                      std::span<const CellId> overwrites) {
     const RecordId id = take(records_, free_records_);
-    Record& fresh = record(id);
-    const std::uint32_t stamp = fresh.stamp;
-    fresh = Record{};
-    fresh.stamp = stamp;
+    Record& fresh = record(id);  // one that is used again keeps its vectors' memory, and its stamp
     fresh.exists = true;
+    fresh.is_awaited = fresh.backward = false;
+    fresh.temper = 0;
+    fresh.depth = fresh.living_outputs = 0;
     fresh.cost = cost;
-    fresh.inputs = std::move(inputs);
-    fresh.outputs = std::move(outputs);
-    fresh.overwrites = std::move(overwrites);
+    fresh.inputs.assign(inputs.begin(), inputs.end());
+    fresh.outputs.assign(outputs.begin(), outputs.end());
+    fresh.overwrites.assign(overwrites.begin(), overwrites.end());
     fresh.sizes.assign(fresh.outputs.size(), 0);
     for (const CellId input : fresh.inputs) {
       cell(input).consumers.push_back(id);
