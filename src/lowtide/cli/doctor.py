@@ -50,14 +50,20 @@ class Support:
 
 
 SUPPORT_TABLE = (
-    Support("CPU", "Linux", "2.13", "works", "not yet available"),
-    Support("CPU", "Linux", "2.9 - 2.14, other", "untested", "not yet available"),
-    Support("CPU", "macOS, Windows", "2.9 - 2.14", "untested", "not yet available"),
-    Support("CUDA", "Linux", "2.9 - 2.14", "untested", "not yet available"),
-    Support("other", "any", "any", "untested", "not yet available"),
+    Support("CPU", "Linux", "2.13", "works", "works"),
+    Support("CPU", "Linux", "2.9 - 2.14, other", "untested", "untested"),
+    Support("CPU", "macOS, Windows", "2.9 - 2.14", "untested", "refused"),
+    Support("CUDA", "Linux", "2.9 - 2.14", "untested", "refused"),
+    Support("other", "any", "any", "untested", "refused"),
 )
 
-_EXTRAS = {"exact": ("ortools",), "report": ("matplotlib",), "demo": ("transformers", "matplotlib", "torch")}
+_EXTRAS = {
+    "exact": ("ortools",),
+    "report": ("matplotlib",),
+    "tflite": ("ai-edge-litert", "tflite-micro"),
+    "onnx": ("onnx", "onnxruntime"),
+    "demo": ("transformers", "matplotlib", "torch"),
+}
 
 
 def doctor() -> int:
