@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO
 
@@ -54,7 +55,9 @@ def draw_report(report: Report, file: BinaryIO, *, file_format: str) -> None:
         panels[-1].set_xlabel(report.step_name)
         panels[-1].set_xlim(0, max(1, len(report.steps)))
         metadata = {"Software": None} if file_format == "png" else {"Date": None, "Creator": None}
-        figure.savefig(file, format=file_format, metadata=metadata)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a box stands for it in the title
+            figure.savefig(file, format=file_format, metadata=metadata)
 
 
 def _draw_memory(axes: Any, report: Report, unit: Unit) -> None:
@@ -158,4 +161,5 @@ _UNDER = (SpanKind.INPUT, SpanKind.FIRST, SpanKind.WORKSPACE)
 
 
 def _draw_legend(axes: Any, *, place: str = "upper right") -> None:
-    axes.legend(loc=place, frameon=True, framealpha=0.85, edgecolor="none", fontsize=7)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc=place, frameon=True, framealpha=0.85, edgecolor="none", fontsize=7)
