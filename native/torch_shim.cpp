@@ -337,6 +337,11 @@ online::EngineConfig read_config(Options& options) {
   if (options.take("has_one_end", false)) {
     for (pool::Place& place : config.places) place = {pool::End::kLow, pool::Fit::kBest};
   }
+  pool::Place& cheap = config.places[static_cast<std::size_t>(online::Temper::kCheap)];
+  cheap.end = options.choose<pool::End>(
+      "cheap_end", {{"default", cheap.end}, {"low", pool::End::kLow}, {"high", pool::End::kHigh}});
+  cheap.fit = options.choose<pool::Fit>(
+      "cheap_fit", {{"default", cheap.fit}, {"best", pool::Fit::kBest}, {"first", pool::Fit::kFirst}});
   if (config.capacity <= 0) throw py::value_error("a budget below 4096 bytes holds nothing");
   return config;
 }

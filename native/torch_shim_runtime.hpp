@@ -235,8 +235,7 @@ class Runtime final : public online::Host {
     const CellId cell = std::exchange(handle->cell, kNone);
     if (cell != kNone) {
       by_cell_[cell] = nullptr;
-      notes_.release(engine_, cell);
-      engine_.release(cell);
+      release_cell(cell);
     }
     if (handle->num_calls == 0) delete handle;
   }
@@ -282,10 +281,7 @@ class Runtime final : public online::Host {
         dropped.push_back(handle->cell);
       }
     }
-    for (const CellId cell : dropped) {
-      notes_.release(engine_, cell);
-      engine_.release(cell);
-    }
+    for (const CellId cell : dropped) release_cell(cell);
   }
 
   // To be destroyed once the lock is given back: the deleters of foreign memory may want the GIL.
@@ -467,6 +463,13 @@ class Runtime final : public online::Host {
     return (static_cast<std::int64_t>(size) + unit - 1) / unit * unit;
   }
 
+  // The program's last reference is gone, and with it whoever had its address.
+  void release_cell(CellId cell) {
+    notes_.release(engine_, cell);
+    while (engine_.cell(cell).pins > 0) engine_.unpin(cell);
+    engine_.release(cell);
+  }
+
   Handle* handle_by_cell(CellId cell) const {
     return static_cast<std::size_t>(cell) < by_cell_.size() ? by_cell_[cell] : nullptr;
   }
@@ -497,9 +500,7 @@ class Runtime final : public online::Host {
   // A storage that was external has been given memory of ours (it was resized).
   void forget_external(c10::StorageImpl* storage) {
     const auto found = externals_.find(storage);
-    if (found == externals_.end()) return;
-    notes_.release(engine_, found->second->cell);
-    engine_.release(found->second->cell);
+    if (found != externals_.end()) release_cell(found->second->cell);
   }
 
   // ------------------------------------------------------------------ closing
