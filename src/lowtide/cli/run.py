@@ -1,4 +1,4 @@
-"""``lowtide run``: a script as it is, recorded."""
+"""``lowtide run``: a script as it is, within a budget, recorded, or both."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +22,7 @@ from lowtide.units import format_bytes
 if TYPE_CHECKING:
     from lowtide.importers.torch_record import Recorder
     from lowtide.ir import Trace
+    from lowtide.runtime.session import Session
 
 __all__ = ["SCRIPT_CONTEXT", "run"]
 
@@ -36,42 +37,72 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="What the script finds in sys.argv.")
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="BYTES", help="Keep the script's tensors within it, e.g. 8GiB."),
+    ] = None,
     record: Annotated[
         Path | None,
         typer.Option("--record", metavar="FILE", help="Write every op of the main thread here, as a trace."),
     ] = None,
 ) -> int:
-    """Run a PyTorch script, and record what it does with tensors."""
-    if record is None:
-        raise InputError("there is nothing to do beside running the script: give --record FILE")
+    """Run a PyTorch script within a budget, and record what it does with tensors."""
+    if budget is None and record is None:
+        raise InputError("there is nothing to do beside running the script: give --budget BYTES or --record FILE")
     if not script.is_file():
         raise InputError(f"SCRIPT {str(script)!r} is no file")
-    check_writable(record)
+    if record is not None:
+        check_writable(record)
+    if budget is not None:
+        return _run_within(_new_session(budget, records_trace=record is not None), script, arguments or [], record)
+    assert record is not None
     recorder = _new_recorder()
     try:
-        code = _run_recorded(script, arguments or [], recorder)
+        code = _run_script(script, arguments or [], recorder)
     finally:  # also what was recorded until an interrupt
-        trace = recorder.trace()
-        save_trace(trace, record)
-        _tell(trace, record)
+        _save(recorder.trace(), record)
     return code
+
+
+def _run_within(session: Session, script: Path, arguments: Sequence[str], record: Path | None) -> int:
+    try:
+        return _run_script(script, arguments, session)
+    finally:  # also what happened until an interrupt
+        if session.has_stats:
+            print_note(str(session.stats))
+            if record is not None:
+                _save(session.trace, record)
+
+
+def _new_session(budget: str, *, records_trace: bool) -> Session:
+    try:
+        from lowtide.runtime.options import SessionOptions
+        from lowtide.runtime.session import Session
+    except ImportError as error:
+        raise _missing_torch(error, needed_for="running within a budget") from error
+    return Session(budget, options=SessionOptions(records_trace=records_trace))
 
 
 def _new_recorder() -> Recorder:
     try:
         from lowtide.importers.torch_record import Recorder
     except ImportError as error:
-        if error.name is not None and error.name.partition(".")[0] == "torch":
-            raise MissingDependency("torch", extra="torch", needed_for="recording") from error
-        raise
+        raise _missing_torch(error, needed_for="recording") from error
     return Recorder()
 
 
-def _run_recorded(script: Path, arguments: Sequence[str], recorder: Recorder) -> int:
+def _missing_torch(error: ImportError, *, needed_for: str) -> Exception:
+    """The error for a missing torch; any other is passed on as it is."""
+    if error.name is not None and error.name.partition(".")[0] == "torch":
+        return MissingDependency("torch", extra="torch", needed_for=needed_for)
+    return error
+
+
+def _run_script(script: Path, arguments: Sequence[str], around: AbstractContextManager[object]) -> int:
     """Run the script; returns the exit code that Python would give it."""
-    with _as_main_script(script, arguments), recorder:
+    with _as_main_script(script, arguments), around:
         try:
-            # Its variables must live until the recorder has left: they tell what the tensors are.
+            # Its variables must live until the context is left: recorders ask them what the tensors are.
             variables = runpy.run_path(str(script), run_name="__main__")
         except SystemExit as error:
             return _exit_code_of(error)
@@ -112,7 +143,8 @@ def _print_traceback(error: Exception) -> None:
     sys.stderr.flush()
 
 
-def _tell(trace: Trace, path: Path) -> None:
+def _save(trace: Trace, path: Path) -> None:
+    save_trace(trace, path)
     num_calls = sum(isinstance(event, Call) and event.op != LEAF_OP for event in trace.events)
     if not num_calls:
         print_error(f"the script ran no op of torch in its main thread: {path} holds no call")

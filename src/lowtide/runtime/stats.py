@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from lowtide.units import format_bytes
 
 __all__ = ["SessionStats"]
 
@@ -31,6 +33,9 @@ class SessionStats:
         num_frozen: Values that can no longer be evicted, as what they were computed from is gone for good.
         num_outside: Allocations of other threads, outside the arena.
         outside_bytes: Their bytes.
+        num_survivors: Tensors in the arena that outlived the block; 0 until it is left.
+        num_restored: Evicted ones among them, which were computed again outside the arena.
+        num_lost: Those for which that was not possible: reading one raises an error.
     """
 
     budget_bytes: int
@@ -51,6 +56,9 @@ class SessionStats:
     num_frozen: int
     num_outside: int
     outside_bytes: int
+    num_survivors: int = 0
+    num_restored: int = 0
+    num_lost: int = 0
 
     @property
     def mean_search_us(self) -> float:
@@ -74,12 +82,49 @@ class SessionStats:
             "num_compactions": self.num_compactions,
             "num_frozen": self.num_frozen,
             "num_outside": self.num_outside,
+            "num_survivors": self.num_survivors,
+            "num_restored": self.num_restored,
+            "num_lost": self.num_lost,
             "recompute_seconds": self.recompute_seconds,
             "recompute_cost_percent": self.recompute_cost_percent,
             "search_seconds": self.search_seconds,
             "mean_search_us": self.mean_search_us,
             "fragmentation": self.fragmentation,
         }
+
+    def with_survivors(self, figures: Mapping[str, float]) -> SessionStats:
+        """The same, with what the shim counted when the block was left."""
+        return replace(
+            self,
+            num_survivors=int(figures["num_survivors"]),
+            num_restored=int(figures["num_restored"]),
+            num_lost=int(figures["num_lost"]),
+        )
+
+    def __str__(self) -> str:
+        """A few lines to print."""
+        budget, peak = format_bytes(self.budget_bytes), format_bytes(self.peak_bytes)
+        work = f"{self.recompute_cost_percent:.1f} % more work, {self.recompute_seconds:.2f} s"
+        searches = f"{self.num_searches} searches of {self.mean_search_us:.0f} us"
+        arena = f"fragmentation {100 * self.fragmentation:.1f} %, {self.num_compactions} compactions"
+        lines = [
+            f"budget {budget}: peak {peak}, {format_bytes(self.resident_bytes)} in use at the end",
+            f"{self.num_ops} ops, {self.num_recomputes} recomputed ({work})",
+            f"{self.num_evictions} evictions of {format_bytes(self.evicted_bytes)}, {searches}, {arena}",
+        ]
+        if self.num_frozen:
+            lines.append(f"{self.num_frozen} values could no longer be evicted, as what they came from was gone")
+        if self.num_outside:
+            lines.append(
+                f"{self.num_outside} allocations of other threads ({format_bytes(self.outside_bytes)} in all) outside "
+                "the budget"
+            )
+        if self.num_restored or self.num_lost:
+            lines.append(
+                f"{self.num_survivors} tensors outlived the block: {self.num_restored} of them were recomputed outside "
+                f"the arena, {self.num_lost} are lost"
+            )
+        return "\n".join(lines)
 
     @classmethod
     def from_shim(cls, figures: Mapping[str, float], *, budget_bytes: int) -> SessionStats:

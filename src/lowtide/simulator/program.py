@@ -35,13 +35,17 @@ class Temper(IntEnum):
     RESIDENT = 2
 
 
+_TEMPERS = {temper.name.lower(): temper for temper in Temper}
+"""As traces of the runtime say where it placed a value; it judges by an op's inputs, before it runs."""
+
+
 class _Kind(IntEnum):
     LEAF = 0
     CALL = 1
     RELEASE = 2
 
 
-_BACKWARD, _REPLAYABLE = 1, 2
+_BACKWARD, _REPLAYABLE, _EXTERNAL = 1, 2, 4
 
 
 @dataclass(frozen=True)
@@ -159,11 +163,12 @@ class _Compiler:
         temper = Temper.EXPENSIVE if density >= EXPENSIVE_COST_PER_BYTE else Temper.CHEAP
         columns = self._columns
         columns.inputs += read
+        placed: Mapping[str, str] = call.meta.get("placed", {})
         for variable, size_bytes, overwritten in made:
             columns.outputs.append(variable)
             columns.output_sizes.append(size_bytes)
             columns.output_overwrites.append(overwritten)
-            columns.output_tempers.append(temper)
+            columns.output_tempers.append(_TEMPERS.get(placed.get(self._names[variable], ""), temper))
         is_replayable = call.meta.get("recomputable", True) is not False
         flags = (_BACKWARD if call.backward else 0) | (_REPLAYABLE if is_replayable else 0)
         workspace = align_up(workspace_bytes(call), self._alignment)
@@ -218,6 +223,9 @@ class _Compiler:
 
     def _leaf(self, name: str, meta: Mapping[str, Any]) -> None:
         size_bytes = align_up(self._sizes[name], self._alignment)
+        is_external = meta.get("external", False) is True
+        if is_external:
+            size_bytes = 0  # of the arena
         storage = _Storage(self._variable(name), size_bytes, {name}, is_leaf=True)
         self._storage_by_value[name] = storage
         self._grow(storage)
@@ -229,8 +237,10 @@ class _Compiler:
         columns.output_overwrites.append(-1)
         columns.output_tempers.append(Temper.RESIDENT)
         kept = {key: meta[key] for key in ("kind", "evictable") if key in meta}
+        if is_external:
+            kept["external"] = True
         call = Call(op=LEAF_OP, inputs=(), outputs=(name,), meta={"size_bytes": {name: size_bytes}, **kept})
-        self._add(_Kind.LEAF, call, temper=Temper.RESIDENT)
+        self._add(_Kind.LEAF, call, flags=_EXTERNAL if is_external else 0, temper=Temper.RESIDENT)
 
     def _outputs(self, call: Call, where: str) -> list[tuple[str, _Storage, bool]]:
         """The storages that a call makes or overwrites; values that only refer to one are bound on the way."""

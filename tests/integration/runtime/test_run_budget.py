@@ -1,0 +1,145 @@
+"""``lowtide run --budget``: a script as it is, within a budget."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytest.importorskip("torch")
+
+from lowtide.cli import main
+from lowtide.ir.serde import load_trace
+from lowtide.referee import check_trace
+
+SCRIPT = """
+import sys
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(3):
+    optimizer.zero_grad()
+    hidden = torch.randn(512, 256)
+    for layer in model:
+        hidden = torch.nn.functional.gelu(layer(hidden))
+    loss = hidden.square().mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+if "--big" in sys.argv:
+    torch.ones(4096, 4096)
+if "--fail" in sys.argv:
+    raise ValueError("the script's own")
+if "--exit" in sys.argv:
+    sys.exit(7)
+if "--interrupt" in sys.argv:
+    raise KeyboardInterrupt
+if "--wait" in sys.argv:
+    print("waiting", flush=True)
+    while True:
+        torch.ones(64).sum()
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_a_script_runs_unchanged(shim: ModuleType, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert main(["run", "--budget", "6MiB", str(script)]) == 0
+    out, err = capsys.readouterr()
+    assert out == plain.stdout
+    assert err.startswith("budget 6.00 MiB: peak ")
+    assert " evictions of " in err
+    assert " 0 evictions of " not in err
+    assert not shim.is_active()
+
+
+@pytest.mark.parametrize(
+    ("argument", "code", "told"),
+    [
+        ("--fail", 1, "ValueError: the script's own"),
+        ("--exit", 7, "evictions"),
+        ("--interrupt", 130, "lowtide: interrupted"),
+        ("--big", 1, "LowtideOutOfMemory: DefaultCPUAllocator: can't allocate memory: the budget of 6291456 bytes"),
+    ],
+)
+def test_what_a_script_ends_with_is_kept(
+    shim: ModuleType, script: Path, capsys: pytest.CaptureFixture[str], argument: str, code: int, told: str
+) -> None:
+    assert main(["run", "--budget", "6MiB", str(script), argument]) == code
+    err = capsys.readouterr().err
+    assert told in err
+    assert "budget 6.00 MiB: peak " in err
+    assert "cli/run.py" not in err
+    assert not shim.is_active()
+
+
+def test_the_trace_of_the_session_is_written(
+    shim: ModuleType, script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    assert main(["run", "--budget", "6MiB", "--record", str(path), str(script)]) == 0
+    trace = load_trace(path)
+    figures = check_trace(trace)
+    assert trace.capacity_bytes == 6 * 2**20
+    assert figures.num_evictions > 0
+    assert figures.num_recomputes > 0
+    assert figures.footprint_bytes <= 6 * 2**20
+    assert f"written to {path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("budget", "told"),
+    [("60%", "name bytes"), ("8", "did you forget the unit"), ("lots", "lots"), ("1.5", "1.5")],
+)
+def test_a_budget_that_cannot_be_meant_is_refused(
+    script: Path, capsys: pytest.CaptureFixture[str], budget: str, told: str
+) -> None:
+    assert main(["run", "--budget", budget, str(script)]) == 2
+    out, err = capsys.readouterr()
+    assert told in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
+
+
+def test_a_script_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--budget", "6MiB", str(tmp_path / "none.py")]) == 2
+    assert "is no file" in capsys.readouterr().err
+
+
+def test_ctrl_c_in_the_process(shim: ModuleType, script: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lowtide", "run", "--budget", "6MiB", str(script), "--wait"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    while process.stdout.readline().strip() != "waiting":
+        assert process.poll() is None
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "budget 6.00 MiB: peak " in err
+    assert "Traceback" not in err
