@@ -9,8 +9,9 @@ import typer
 
 from lowtide import api
 from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.onnx import export_onnx_model, is_onnx
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_text
-from lowtide.cli.sources import IN_PLACE
+from lowtide.cli.sources import DIM_HELP, IN_PLACE
 from lowtide.cli.tflite import is_tflite
 from lowtide.cli.tflite_check import print_tflite_check
 from lowtide.emit.tflite import TfliteExport, export_tflite
@@ -28,15 +29,20 @@ __all__ = ["export"]
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="model.tflite, the file that was planned.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="model.tflite or model.onnx, the file planned.")],
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="plan.json of lowtide plan MODEL --budget B.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the new model here.")],
     check: Annotated[
         bool, typer.Option("--check", help="Run both on the installed runtimes; compare outputs and memory.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write the file even if it would not help.")] = False,
+    dim: Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help=DIM_HELP)] = None,
 ) -> int:
     """Write MODEL in the order and at the addresses of PLAN."""
+    if is_onnx(model):
+        return export_onnx_model(str(model), plan_file, output, check=check, force=force, dims=dim or ())
+    if dim:
+        raise InputError(f"--dim {dim[0]!r}: only .onnx files leave dimensions open, MODEL is {str(model)!r}")
     model = Path(str(model).removeprefix(IN_PLACE))  # the plan knows whether it is one in place
     _check_names(model, output)
     plan = load_plan(plan_file)
@@ -74,7 +80,7 @@ def _planned(file: TfliteFile, plan: Plan) -> TfliteImport:
 
 def _check_names(model: Path, output: Path) -> None:
     if not is_tflite(model):
-        raise InputError(f"MODEL {str(model)!r} is no .tflite file: lowtide export writes those only")
+        raise InputError(f"MODEL {str(model)!r} is no .tflite or .onnx file: lowtide export writes those only")
     if not is_tflite(output):
         raise InputError(f"-o {output}: name a .tflite file")
     if output.exists() and model.exists() and output.samefile(model):

@@ -33,6 +33,8 @@ _LONGEST_FIRST_LINE = 4096
 _GENERATE = "generate:"
 IN_PLACE = "in-place:"
 """Before a .tflite file: elementwise operators write over their inputs where nobody misses them."""
+MACHINE = "machine:"
+"""Before an .onnx file: ONNX Runtime optimises it for this machine's processor, too; the result runs only there."""
 _RETURNS = "must return (model, example_inputs) or (model, example_inputs, loss_function)"
 
 
@@ -60,7 +62,8 @@ def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
         from lowtide.importers.onnx import capture_onnx
         from lowtide.importers.onnx_file import parse_dims
 
-        return capture_onnx(source, dims=parse_dims(dims))
+        level = "machine" if source.startswith(MACHINE) else "portable"
+        return capture_onnx(source.removeprefix(MACHINE), dims=parse_dims(dims), level=level)
     trace = load_trace(source)
     if trace is not None:
         from lowtide.importers.trace_graph import graph_of_trace

@@ -38,6 +38,7 @@ __all__ = ["OnnxImport", "capture_onnx", "import_onnx"]
 
 _ALIGNMENT = 64
 _LONGEST_NAME = 200
+_SUFFIX_OF_LAYOUT = "_nchwc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,14 @@ class OnnxImport:
     Attributes:
         file: The file, its dimensions fixed.
         optimised: The model that is planned: the file after ONNX Runtime's optimisations.
+        level: How far it was optimised, see ``optimise_onnx``.
         graph: What is planned. Values have the names of the model.
         position_by_node: Which node of the optimised model each node is.
     """
 
     file: OnnxFile
     optimised: OptimisedModel
+    level: str
     graph: Graph
     position_by_node: Mapping[str, int]
 
@@ -100,7 +103,7 @@ class _Import:
         self.outputs = tuple(dict.fromkeys(output.name for output in self.proto.output))
         self.reads = [self._read_by(node) for node in self.proto.node]
         self.num_readers = Counter(name for names in self.reads for name in names)
-        self.node_names = _unique_names([node.name for node in self.proto.node])
+        self.node_names = _unique_names(self._own_names())
         self.viewed = {name for node in self.proto.node for name in self._storage_shared_by(node)}
 
     def run(self) -> OnnxImport:
@@ -129,6 +132,7 @@ class _Import:
         return OnnxImport(
             file=self.file,
             optimised=self.optimised,
+            level=self.level,
             graph=graph,
             position_by_node={node.name: position for position, node in enumerate(nodes)},
         )
@@ -146,6 +150,14 @@ class _Import:
             values = sparse.values
             found[values.name] = ObservedValue(tuple(sparse.dims), "sparse", len(values.raw_data))
         return found
+
+    def _own_names(self) -> list[str]:
+        """Names that the file has for nodes; others, which ONNX Runtime numbers anew each time, are what they make."""
+        known = {node.name for node in self.file.model.graph.node}
+        return [
+            node.name if node.name.removesuffix(_SUFFIX_OF_LAYOUT) in known or not node.output else node.output[0]
+            for node in self.proto.node
+        ]
 
     def _read_by(self, node: Any) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for name in (*node.input, *captured_names(node)) if name))

@@ -26,6 +26,7 @@ _IN_PLACE = frozenset(
 _SUMMED_INPUT = {"com.microsoft.FusedConv": 3, "com.microsoft.nchwc.Conv": 3}
 _RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
                      "RandomUniformLike"})  # fmt: skip
+_FLOAT_BYTES = 4
 _CONV_BUFFER_BYTES = 64 * 1024  # MLAS: one strip of the expanded image per thread
 
 
@@ -71,7 +72,7 @@ def scratch_bytes(node: Any, value_by_name: Mapping[str, ObservedValue]) -> int:
     if op == "ConvTranspose":
         return _columns_bytes(node, value_by_name)
     if op in ("Conv", "com.microsoft.FusedConv"):
-        return 0 if _is_pointwise(node, value_by_name) else _CONV_BUFFER_BYTES
+        return _expanded_bytes(node, value_by_name)
     if op == "Where":
         found = value_by_name.get(node.output[0])
         return 0 if found is None else 2 * found.size_bytes
@@ -87,7 +88,18 @@ def _columns_bytes(node: Any, value_by_name: Mapping[str, ObservedValue]) -> int
     return math.prod(weight.shape[1:]) * math.prod(source.shape[2:]) * item_bytes
 
 
-def _is_pointwise(node: Any, value_by_name: Mapping[str, ObservedValue]) -> bool:
-    weight = value_by_name.get(node.input[1])
+def _expanded_bytes(node: Any, value_by_name: Mapping[str, ObservedValue]) -> int:
+    """Of Conv: the image as columns where there are more filters than pixels, else one strip of them after another."""
+    weight, target = value_by_name.get(node.input[1]), value_by_name.get(node.output[0])
+    if weight is None or target is None or _is_pointwise(node, weight):
+        return 0
+    group = next((entry.i for entry in node.attribute if entry.name == "group"), 1)
+    num_pixels = math.prod(target.shape[2:])
+    if weight.shape[0] // max(1, group) > num_pixels:
+        return num_pixels * math.prod(weight.shape[1:]) * _FLOAT_BYTES
+    return _CONV_BUFFER_BYTES
+
+
+def _is_pointwise(node: Any, weight: ObservedValue) -> bool:
     strides = next((list(entry.ints) for entry in node.attribute if entry.name == "strides"), [1])
-    return weight is not None and set(weight.shape[2:]) <= {1} and set(strides) <= {1}
+    return set(weight.shape[2:]) <= {1} and set(strides) <= {1}

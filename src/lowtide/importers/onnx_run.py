@@ -15,13 +15,13 @@ from typing import Any
 
 from lowtide.errors import FormatError, MissingDependency
 from lowtide.importers.onnx_file import OnnxFile, onnx_module
+from lowtide.importers.onnx_options import LEVELS
 
 __all__ = ["ObservedValue", "OptimisedModel", "optimise_onnx"]
 
 _CHILD = "lowtide.importers.onnx_child"
 _TIMEOUT_SECONDS = 600.0
 _ADDRESS_SPACE_SHARE = 2
-LEVELS = {"portable": "ORT_ENABLE_EXTENDED", "machine": "ORT_ENABLE_ALL", "none": "ORT_DISABLE_ALL"}
 
 
 @dataclass(frozen=True, slots=True)

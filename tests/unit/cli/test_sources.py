@@ -109,7 +109,7 @@ def test_sources_that_are_nothing(workplace: Path, source: str) -> None:
         sources.load_source(source)
     assert str(caught.value) == (
         f"SOURCE {source!r} is no file: give graph.json, a published instance, a trace or op log, model.tflite, "
-        "generate:SPEC, or pkg.module:function"
+        "model.onnx, generate:SPEC, or pkg.module:function"
     )
 
 
