@@ -74,9 +74,9 @@ def train(
         options: Of `lowtide.budget`.
     """
     run = Run()
-    training = None if is_made_inside else _make(make)
+    training = None if is_made_inside else make_anew(make)
     with contextlib.nullcontext() if budget_bytes is None else lowtide.budget(budget_bytes, **options) as session:
-        training = training or _make(make)
+        training = training or make_anew(make)
         for step in range(num_steps):
             seen = training.step(step)
             run.values |= {f"step {step}: seen {index}": _hash(value) for index, value in enumerate(seen)}
@@ -97,7 +97,8 @@ def differences(one: Run, other: Run) -> list[str]:
     return [name for name in names if not _are_same(one.values.get(name), other.values.get(name))]
 
 
-def _make(make: Make) -> Training:
+def make_anew(make: Make) -> Training:
+    """With the same weights each time, and the generator set."""
     torch.manual_seed(0)
     training = make()
     torch.manual_seed(1)
