@@ -331,9 +331,6 @@ online::EngineConfig read_config(Options& options) {
                                                           {"when_cheaper", online::Compaction::kWhenCheaper}});
   config.max_depth = options.take("max_depth", config.max_depth);
   config.seed = options.take("seed", config.seed);
-  pool::Place& cheap = config.places[static_cast<std::size_t>(Temper::kCheap)];
-  cheap.end = options.choose<pool::End>("cheap_end", {{"high", pool::End::kHigh}, {"low", pool::End::kLow}});
-  cheap.fit = options.choose<pool::Fit>("cheap_fit", {{"first", pool::Fit::kFirst}, {"best", pool::Fit::kBest}});
   if (options.take("has_one_end", false)) {
     for (pool::Place& place : config.places) place = {pool::End::kLow, pool::Fit::kBest};
   }

@@ -92,7 +92,7 @@ class Call {
     if (num_retries_++ == Engine::kMaxRetries) return false;
     const std::int64_t needed = runtime_.shortage_with_raw() - raw_before_;
     if (needed <= 0) return false;
-    way_ = std::max(needed, way_ + way_ / 4);  // it may go on to ask for more than could be seen
+    way_ = std::max(needed, way_ + way_ / 8);  // it may go on to ask for more than could be seen
     if (!runtime_.engine().make_way(inputs_, way_)) return false;
     stack_ = *saved_stack_;
     if (random_before_) {

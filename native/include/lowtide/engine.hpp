@@ -389,7 +389,7 @@ class Engine {
   }
 
   static constexpr pool::Owner kRaw = std::int64_t{1} << 40;
-  static constexpr std::int32_t kMaxRetries = 4;  // of an op that found no room
+  static constexpr std::int32_t kMaxRetries = 6;  // of an op that found no room
   static constexpr std::int64_t kEndless = std::int64_t{1} << 50;
 
  private:
@@ -641,7 +641,7 @@ class Engine {
         const bool is_out_of_place = std::all_of(taken.begin(), taken.end(), [](CellId old) { return old == kNone; });
         const std::vector<std::int64_t>& sizes = tape_.record(id).sizes;
         const std::int64_t known = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-        wanted = std::max({host_.shortage(), known, wanted + wanted / 4});  // there may be more scratch to come
+        wanted = std::max({host_.shortage(), known, wanted + wanted / 8});  // there may be more scratch to come
         if (tries == kMaxRetries || !is_out_of_place || !make_way(tape_.record(id).inputs, wanted)) throw;
       }
     }
