@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.planner.cells import Cell, load_instance
@@ -33,7 +33,7 @@ def main() -> int:
     """Measure what is asked for and not measured yet; print what the file then says."""
     options = _parser().parse_args()
     folders = Folders(instances=options.instances, captured=options.captured, published=options.published)
-    cells = [cell for cell in chosen_cells(options) if options.only in cell.instance]
+    cells = named(chosen_cells(options), options.only)
     if not options.list and any(cell.part == CAPTURED for cell in cells):
         capture_missing({cell.instance for cell in cells if cell.part == CAPTURED}, options.captured, options.costs)
     cells = list(possible_cells(cells, folders, are_captured=options.list))
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--published", type=Path, metavar="DIR", help="published instances, node-link JSON")
     parser.add_argument("--part", action="append", choices=tuple(PARTS), help="repeat it; default: all that can be")
     parser.add_argument("--short", action="store_true", help="small generated graphs, two seconds, two seeds")
-    parser.add_argument("--only", metavar="TEXT", default="", help="only instances whose name holds this")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only this instance; those whose name holds it")
     parser.add_argument("--planner", action="append", default=[], metavar="NAME", help="repeat it; default: the part's")
     parser.add_argument("--seconds", action="append", default=[], type=float, metavar="S", help="limits; repeat it")
     parser.add_argument("--percent", action="append", default=[], type=int, metavar="P", help="budgets; repeat it")
@@ -93,6 +93,12 @@ def chosen_cells(options: argparse.Namespace) -> Iterator[Cell]:
     parts = options.part or ([PUBLISHED] if options.published else [name for name in PARTS if name != PUBLISHED])
     for part in parts:
         yield from PARTS[part](choice)
+
+
+def named(cells: Iterable[Cell], text: str) -> list[Cell]:
+    """The cells of the instance of that name, or else of those whose name holds the text."""
+    holding = [cell for cell in cells if text in cell.instance]
+    return [cell for cell in holding if cell.instance == text] or holding
 
 
 def possible_cells(cells: list[Cell], folders: Folders, *, are_captured: bool) -> Iterator[Cell]:

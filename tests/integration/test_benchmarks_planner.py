@@ -16,7 +16,7 @@ if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))  # benchmarks are no part of the package
 
 from benchmarks.planner import child, parts, report, running  # noqa: E402
-from benchmarks.planner.__main__ import possible_cells  # noqa: E402
+from benchmarks.planner.__main__ import named, possible_cells  # noqa: E402
 from benchmarks.planner.cells import BOUND, Cell, Outcome, load_instance, reordered  # noqa: E402
 from benchmarks.planner.parts import PARTS, Choice, Folders  # noqa: E402
 from benchmarks.planner.published import tdi_at  # noqa: E402
@@ -111,6 +111,13 @@ def test_generated_graphs_that_say_nothing_are_left_out() -> None:
     assert 0 < len(kept) <= 10
     for cell in kept:
         assert child.measure_facts(load_instance(cell.instance, None))["working_set_percent"] < 55
+
+
+def test_an_instance_is_named_wholly_or_in_part() -> None:
+    cells = [replace(CELL, instance=f"transformer-{layers}") for layers in (4, 40, 400)]
+    assert named(cells, "transformer-40") == [cells[1]]
+    assert named(cells, "-40") == cells[1:]
+    assert named(cells, "") == cells
 
 
 # ---------------------------------------------------------------- going on
