@@ -11,6 +11,7 @@ from pathlib import Path
 from lowtide.emit.tflite_writer import write_bytes_atomically
 from lowtide.errors import InputError
 from lowtide.reports.memory_viz import memory_viz_pickle
+from lowtide.reports.optional import require_found
 from lowtide.reports.page import html_of_report
 from lowtide.reports.perfetto import perfetto_document
 from lowtide.reports.report import Report
@@ -35,17 +36,19 @@ def save_report(report: Report, path: str | os.PathLike[str]) -> None:
 
 
 def check_report_file(path: str | os.PathLike[str]) -> str:
-    """Find out before long work whether a file's ending says how to write a report.
+    """Find out before long work whether a file's ending says how to write a report, and what does that is there.
 
     Returns:
         The ending, one of :data:`ENDINGS`.
 
     Raises:
         InputError: It does not.
+        MissingDependency: The package that draws it is not installed.
     """
     name = Path(path).name.lower()
     for ending in ENDINGS:
         if name.endswith(ending):
+            require_found(_PACKAGE_BY_ENDING.get(ending), needed_for=f"a report as {ending}")
             return ending
     raise InputError(f"{os.fspath(path)}: a report's file ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
 
@@ -74,6 +77,8 @@ _WRITER_BY_ENDING: dict[str, Callable[[Report], bytes]] = {
     ".perfetto.json": _perfetto,
     ".pickle": memory_viz_pickle,
 }
+
+_PACKAGE_BY_ENDING = {".html": "bokeh", ".png": "matplotlib", ".svg": "matplotlib"}
 
 ENDINGS = tuple(_WRITER_BY_ENDING)
 """Of files that a report can be written to."""

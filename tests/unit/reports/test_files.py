@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from pathlib import Path
 from types import ModuleType
 
@@ -54,3 +55,11 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingDependency) as caught:
         require("bokeh.plotting", needed_for="a report as HTML")
     assert str(caught.value) == "a report as HTML needs the package 'bokeh': pip install 'lowtide[report]'"
+
+
+def test_a_missing_package_is_named_before_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingDependency) as caught:
+        check_report_file("report.html")
+    assert str(caught.value) == "a report as .html needs the package 'bokeh': pip install 'lowtide[report]'"
+    assert check_report_file("report.pickle") == ".pickle"
