@@ -5,7 +5,7 @@
 //   operators     a boxed kernel on CustomRNGKeyId, below autograd and above the CPU kernels, on by TLS include
 //   evictions     a storage's DataPtr is swapped for a null one; views, saved tensors and Python see the same storage
 //
-// How each of these was found to work on torch 2.13: docs/decisions.
+// How each of these was found to work on torch 2.13: docs/decisions/operator-hook.md.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -240,6 +240,11 @@ bool hides_from_fallback(const c10::OperatorHandle& op) {
          op.hasKernelForDispatchKey(DispatchKey::CPU);
 }
 
+// Views and the like: the dispatcher skips the hook for them, as if it were not there.
+bool is_passed(const c10::OperatorHandle& op) {
+  return op.hasSchema() && !op.hasKernelForDispatchKey(kHookKey) && read_schema(op).mode == Mode::kPass;
+}
+
 void register_hooks() {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   Shim& all = shim();
@@ -251,6 +256,11 @@ void register_hooks() {
   }
   for (const c10::OperatorName& name : names) {
     const auto op = dispatcher.findOp(name);
+    if (op && is_passed(*op)) {
+      all.registrations.push_back(dispatcher.registerImpl(name, kHookKey, c10::KernelFunction::makeFallthrough(),
+                                                          std::nullopt, nullptr, "lowtide"));
+      continue;
+    }
     if (!op || !hides_from_fallback(*op)) continue;
     all.registrations.push_back(dispatcher.registerImpl(name, kHookKey,
                                                         c10::KernelFunction::makeFromBoxedFunction<&hook>(),
