@@ -514,7 +514,7 @@ class Call {
     note.op = &info_;
     note.cost = call.cost;
     note.flags = (call.is_backward ? Note::kBackward : 0) | (call.is_replayable ? Note::kReplayable : 0) |
-                 (info_.is_random ? Note::kRandom : 0);
+                 (info_.is_random ? Note::kRandom : 0) | (static_cast<std::int32_t>(temper_) << Note::kTemperShift);
     for (const CellId input : inputs) note.inputs.push_back(runtime_.notes().name_of(input));
     for (std::size_t index = 0; index < outputs_.size(); ++index) {
       const Engine::Output& output = outputs_[index];

@@ -12,6 +12,7 @@ namespace lowtide::shim {
 
 struct Note {
   enum Flag : std::int32_t { kBackward = 1, kReplayable = 2, kRandom = 4, kExternal = 8 };
+  static constexpr int kTemperShift = 4;  // of flags: where recomputations place what they make
 
   const OpInfo* op = nullptr;  // null: a leaf, made by no op that was seen
   std::vector<std::int64_t> inputs, outputs;
