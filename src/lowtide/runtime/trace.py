@@ -21,6 +21,7 @@ _WRITTEN_OP = "lowtide.written"
 """Stands for what happened to a storage past the dispatcher."""
 
 _BACKWARD, _REPLAYABLE, _RANDOM, _EXTERNAL = 1, 2, 4, 8
+_TEMPER_SHIFT = 4
 _TEMPERS = ("expensive", "cheap", "resident")
 
 _Note = tuple[str, list[int], list[int], list[int], list[int], list[int], float, int]
@@ -65,7 +66,7 @@ def _call_of(note: _Note) -> Call:
         external = {"external": True} if flags & _EXTERNAL else {}
         return Call(op=LEAF_OP, inputs=(), outputs=tuple(names), meta={"size_bytes": own, **external})
     placed = {name: _TEMPERS[temper] for name, temper in zip(names, tempers, strict=False)}
-    meta = {"size_bytes": own, "placed": placed}
+    meta = {"size_bytes": own, "placed": placed, "temper": _TEMPERS[flags >> _TEMPER_SHIFT & 3]}
     if not flags & _REPLAYABLE:
         meta["recomputable"] = False
     return Call(

@@ -161,6 +161,7 @@ class _Compiler:
         own_bytes = sum(size_bytes for _, size_bytes, _ in made)
         density = call.cost / max(own_bytes, 1)
         temper = Temper.EXPENSIVE if density >= EXPENSIVE_COST_PER_BYTE else Temper.CHEAP
+        temper = _TEMPERS.get(call.meta.get("temper", ""), temper)
         columns = self._columns
         columns.inputs += read
         placed: Mapping[str, str] = call.meta.get("placed", {})
