@@ -507,6 +507,7 @@ def budget(
     policy: str = "coop",
     seed: int = 0,
     max_recompute_percent: float = 900.0,
+    decompose_rnn: bool = False,
 ) -> Session:
     """Run eager PyTorch code, as it is, within an arena of that many bytes.
 
@@ -525,6 +526,8 @@ def budget(
         seed: For policies that draw.
         max_recompute_percent: Recomputation, in percent of the modelled duration of all other ops so far, at which it
             gives up instead of thrashing on.
+        decompose_rnn: Run ``torch.nn.LSTM`` as ordinary ops: oneDNN's kernel keeps what cannot be recomputed. The last
+            bits then differ from that kernel's (not from plain PyTorch's without oneDNN).
 
     Returns:
         The session, to be entered once; its ``stats`` say what it cost.
@@ -542,5 +545,7 @@ def budget(
         if error.name is not None and error.name.partition(".")[0] == "torch":
             raise MissingDependency("torch", extra="torch", needed_for="lowtide.budget") from error
         raise
-    options = SessionOptions(policy=policy, seed=seed, max_recompute_percent=max_recompute_percent)
+    options = SessionOptions(
+        policy=policy, seed=seed, max_recompute_percent=max_recompute_percent, decompose_rnn=decompose_rnn
+    )
     return Session(budget, options=options)
