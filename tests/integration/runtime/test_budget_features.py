@@ -19,7 +19,7 @@ _MAKE_BY_NAME: dict[str, cases.Make] = {
     **features.FEATURES,
 }
 _UNREACHED = {"checkpoint_reentrant": {0.4}, "saved_and_loaded": {0.4}}
-"""Where what must stay is more than the budget: all gradients for one op of the optimizer, a second copy of all state."""
+"""Where what must stay is more than the budget: all gradients for one op of the optimizer, all state twice."""
 
 pytestmark = [pytest.mark.usefixtures("shim"), pytest.mark.filterwarnings("ignore::UserWarning")]
 
