@@ -50,9 +50,9 @@ def main() -> int:
                 kwargs = {"name": name, "ratio": 0.5}
                 write(measure_in_subprocess("benchmarks.online.growth:measure_growth", kwargs=kwargs))
             if "training" in parts:
-                write(
-                    *run_course(name=name, num_rounds=options.rounds, steps_per_round=options.steps, seed=options.seed)
-                )
+                course = {"num_rounds": options.rounds, "steps_per_round": options.steps, "seed": options.seed}
+                for record in run_course(name=name, **course):
+                    write(record)
     print(options.output)
     return 0
 

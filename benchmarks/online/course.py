@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import random
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -94,17 +95,17 @@ class _Contender:
         return lowtide.budget(self._budget_bytes, policy=self.setting.policy)
 
 
-def run_course(*, name: str, num_rounds: int, steps_per_round: int, seed: int) -> list[dict[str, Any]]:
+def run_course(*, name: str, num_rounds: int, steps_per_round: int, seed: int) -> Iterator[dict[str, Any]]:
     """Measure one program.
 
-    Returns:
+    Yields:
         Records: one per setting, one per round.
     """
     gc.disable()
     kept_bytes, peak_bytes = _arena_bytes(name, is_checkpointed=False)
     eager = _Contender(name, Setting(), None)
     wanted, _ = eager.train()
-    records: list[dict[str, Any]] = []
+    yield {"record": "program", "program": name, "kept_bytes": kept_bytes, "peak_bytes": peak_bytes}
     contenders = []
     _, checkpoint_peak_bytes = _arena_bytes(name, is_checkpointed=True)
     settings = [Setting(is_checkpointed=True), Setting(policy="coop")]
@@ -119,14 +120,13 @@ def run_course(*, name: str, num_rounds: int, steps_per_round: int, seed: int) -
         try:
             state, session = contender.train()
         except (LowtideError, torch.OutOfMemoryError) as error:
-            records.append({**record, "error": str(error)})
+            yield {**record, "error": str(error)}
             continue
         contenders.append(contender)
         record["num_tensors_different"] = sum(
             not torch.equal(one, other) for one, other in zip(wanted, state, strict=True)
         )
-        records.append({**record, "num_tensors_compared": len(wanted), **_figures(session, checkpoint_peak_bytes)})
-    records[0] |= {"eager_kept_bytes": kept_bytes, "eager_peak_bytes": peak_bytes}
+        yield {**record, "num_tensors_compared": len(wanted), **_figures(session, checkpoint_peak_bytes)}
     shuffle = random.Random(seed).shuffle
     for index in range(num_rounds):
         shuffle(contenders)
@@ -135,16 +135,13 @@ def run_course(*, name: str, num_rounds: int, steps_per_round: int, seed: int) -
         middle = eager.cpu_seconds(steps_per_round)
         seconds |= {item.setting.label: item.cpu_seconds(steps_per_round) for item in contenders[1::2]}
         after = eager.cpu_seconds(steps_per_round)
-        records.append(
-            {
-                "record": "round",
-                "program": name,
-                "round": index,
-                "eager_cpu_seconds": [round(item, 6) for item in (before, middle, after)],
-                "cpu_seconds": {label: round(item, 6) for label, item in sorted(seconds.items())},
-            }
-        )
-    return records
+        yield {
+            "record": "round",
+            "program": name,
+            "round": index,
+            "eager_cpu_seconds": [round(item, 6) for item in (before, middle, after)],
+            "cpu_seconds": {label: round(item, 6) for label, item in sorted(seconds.items())},
+        }
 
 
 def _arena_bytes(name: str, *, is_checkpointed: bool) -> tuple[int, int]:

@@ -1,0 +1,142 @@
+"""``python -m benchmarks.online.report``: docs/budget-benchmarks.md, from the result file alone.
+
+With ``--check`` nothing is written; exit code 1 if the page does not say what the results do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from lowtide.units import format_bytes
+
+__all__ = ["main", "render"]
+
+_ROOT = Path(__file__).parents[2]
+_RESULTS = _ROOT / "benchmarks" / "results" / "online.jsonl"
+_PAGE = _ROOT / "docs" / "budget-benchmarks.md"
+_HEADER = ("setting", "arena", "slow-down", "recomputes a step", "evictions a step", "search", "bits")
+
+Record = Mapping[str, Any]
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.online.report", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if the page is not up to date")
+    parser.add_argument("--results", type=Path, default=_RESULTS, metavar="FILE")
+    options = parser.parse_args()
+    text = render(options.results.read_text(encoding="utf-8").splitlines())
+    if options.check:
+        is_stale = not _PAGE.is_file() or _PAGE.read_text(encoding="utf-8") != text
+        if is_stale:
+            print(f"{_PAGE}: is not what the results say: run python -m benchmarks.online.report", file=sys.stderr)
+        return int(is_stale)
+    _PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+def render(lines: Iterable[str]) -> str:
+    """The page's text.
+
+    Args:
+        lines: Of a result file: JSON objects.
+    """
+    records = [json.loads(line) for line in lines]
+    run = next(record for record in records if record["record"] == "run")
+    parts = [
+        "# Benchmarks: training within `lowtide.budget`",
+        "",
+        (
+            "Written by `python -m benchmarks.online.report` from "
+            "[benchmarks/results/online.jsonl](../benchmarks/results/online.jsonl), which "
+            "`python -m benchmarks.online` writes: every number below is in that file."
+        ),
+        "",
+        (
+            f"{run['processor']}, {run['num_cores']} cores, {run['num_threads']} thread, load average "
+            f"{run['load_average_at_start'][0]} at the start, torch {run['packages']['torch']}, commit {run['commit']}. "
+            f"SGD with momentum. Slow-down: CPU seconds of {run['steps_per_round']} steps by those of plain eager in the "
+            f"same round, median of {run['num_rounds']} interleaved rounds (least and most in brackets). "
+            "r: budget = P + r (peak - P), P = alive in the arena after the optimizer's step. Bits: parameters, buffers, "
+            "gradients, momenta after four steps against plain eager."
+        ),
+        "",
+    ]
+    for program in dict.fromkeys(record["program"] for record in records if record["record"] == "setting"):
+        parts += _program(program, [record for record in records if record.get("program") == program])
+    parts += _growth([record for record in records if record["record"] == "growth"])
+    parts += _endurance([record for record in records if record["record"] == "endurance"])
+    return "\n".join(parts)
+
+
+def _program(name: str, records: Sequence[Record]) -> list[str]:
+    (described,) = [record for record in records if record["record"] == "program"]
+    rounds = [record for record in records if record["record"] == "round"]
+    kept, peak = (format_bytes(described[key]) for key in ("kept_bytes", "peak_bytes"))
+    rows = [_row(record, rounds) for record in records if record["record"] == "setting"]
+    return [f"## {name}", "", f"Peak in the arena without a limit {peak}, P {kept}.", "", *_table(rows), ""]
+
+
+def _row(record: Record, rounds: Sequence[Record]) -> tuple[str, ...]:
+    label = record["setting"]
+    if "error" in record:
+        return (label, format_bytes(record["budget_bytes"]), "out of memory", "", "", "", "")
+    ratios = [item["cpu_seconds"][label] / mean(item["eager_cpu_seconds"]) for item in rounds]
+    slow_down = f"x{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    different = record["num_tensors_different"]
+    bits = "equal" if different == 0 else f"{different} of {record['num_tensors_compared']} tensors differ"
+    if "num_ops_per_step" not in record:
+        return (label, format_bytes(record["peak_bytes"]), slow_down, "", "", "", bits)
+    return (
+        label,
+        format_bytes(record["peak_bytes"]),
+        slow_down,
+        f"{record['num_recomputes_per_step']:.0f}",
+        f"{record['num_evictions_per_step']:.0f}",
+        f"{record['mean_search_us']:.0f} us",
+        bits,
+    )
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    lines = [_HEADER, tuple("---" for _ in _HEADER), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def _growth(records: Sequence[Record]) -> list[str]:
+    if not records:
+        return []
+    items = [
+        f"- {record['program']} at r {record['ratio']}: {format_bytes(record['growth_bytes'])} from malloc beside an "
+        f"arena of {format_bytes(record['budget_bytes'])} (allowed: 2 % + 8 MB, {format_bytes(record['allowed_bytes'])}); "
+        f"plain eager takes {format_bytes(record['eager_growth_bytes'])}."
+        for record in records
+    ]
+    return ["## Beside the arena", "", *items, ""]
+
+
+def _endurance(records: Sequence[Record]) -> list[str]:
+    if not records:
+        return []
+    items = [
+        f"- {record['num_steps']} steps at r {record['ratio']}: {_range(record['num_cells'])} cells, "
+        f"{_range(record['num_records'])} records and {_range(record['resident_bytes'])} bytes after a step, all along; "
+        f"{record['num_evictions']} evictions, {record['num_recomputes']} recomputes; "
+        f"{record['num_tensors_different']} of {record['num_tensors_compared']} tensors differ from plain eager's."
+        for record in records
+    ]
+    return ["## Endurance", "", *items, ""]
+
+
+def _range(values: Sequence[int]) -> str:
+    return str(values[0]) if min(values) == max(values) else f"{min(values)} to {max(values)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
