@@ -59,7 +59,7 @@ SUPPORT_TABLE = (
 
 _EXTRAS = {
     "exact": ("ortools",),
-    "report": ("matplotlib",),
+    "report": ("bokeh", "matplotlib"),
     "tflite": ("ai-edge-litert", "tflite-micro"),
     "onnx": ("onnx", "onnxruntime"),
     "demo": ("transformers", "matplotlib", "torch"),
