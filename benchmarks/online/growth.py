@@ -36,6 +36,7 @@ def measure_growth(*, name: str, ratio: float) -> dict[str, Any]:
     budget_bytes = int(kept_bytes + ratio * (peak_bytes - kept_bytes))
     meter = active_meter()
     growth_by_kind: dict[str, int] = {}
+    high_water = 0
     for kind in ("within the budget", "eager"):
         program = build(name)
         gc.collect()

@@ -60,11 +60,11 @@ def render(lines: Iterable[str]) -> str:
         "",
         (
             f"{run['processor']}, {run['num_cores']} cores, {run['num_threads']} thread, load average "
-            f"{run['load_average_at_start'][0]} at the start, torch {run['packages']['torch']}, commit {run['commit']}. "
-            f"SGD with momentum. Slow-down: CPU seconds of {run['steps_per_round']} steps by those of plain eager in the "
-            f"same round, median of {run['num_rounds']} interleaved rounds (least and most in brackets). "
-            "r: budget = P + r (peak - P), P = alive in the arena after the optimizer's step. Bits: parameters, buffers, "
-            "gradients, momenta after four steps against plain eager."
+            f"{run['load_average_at_start'][0]} at the start, torch {run['packages']['torch']}, "
+            f"commit {run['commit']}. SGD with momentum. Slow-down: CPU seconds of {run['steps_per_round']} steps by "
+            f"those of plain eager in the same round, median of {run['num_rounds']} interleaved rounds "
+            "(least and most in brackets). r: budget = P + r (peak - P), P = alive in the arena after "
+            "the optimizer's step. Bits: parameters, buffers, gradients, momenta after four steps against plain eager."
         ),
         "",
     ]
@@ -114,8 +114,8 @@ def _growth(records: Sequence[Record]) -> list[str]:
         return []
     items = [
         f"- {record['program']} at r {record['ratio']}: {format_bytes(record['growth_bytes'])} from malloc beside an "
-        f"arena of {format_bytes(record['budget_bytes'])} (allowed: 2 % + 8 MB, {format_bytes(record['allowed_bytes'])}); "
-        f"plain eager takes {format_bytes(record['eager_growth_bytes'])}."
+        f"arena of {format_bytes(record['budget_bytes'])} (allowed: 2 % + 8 MB, "
+        f"{format_bytes(record['allowed_bytes'])}); plain eager takes {format_bytes(record['eager_growth_bytes'])}."
         for record in records
     ]
     return ["## Beside the arena", "", *items, ""]
@@ -126,7 +126,7 @@ def _endurance(records: Sequence[Record]) -> list[str]:
         return []
     items = [
         f"- {record['num_steps']} steps at r {record['ratio']}: {_range(record['num_cells'])} cells, "
-        f"{_range(record['num_records'])} records and {_range(record['resident_bytes'])} bytes after a step, all along; "
+        f"{_range(record['num_records'])} records and {_range(record['resident_bytes'])} bytes after a step; "
         f"{record['num_evictions']} evictions, {record['num_recomputes']} recomputes; "
         f"{record['num_tensors_different']} of {record['num_tensors_compared']} tensors differ from plain eager's."
         for record in records
