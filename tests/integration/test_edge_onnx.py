@@ -185,3 +185,10 @@ def test_wrong_names_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "name an .onnx file" in capsys.readouterr().err
     assert main(["export", str(path), str(plan), "-o", str(path)]) == 2
     assert "is the model itself" in capsys.readouterr().err
+
+
+def test_dims_are_for_onnx_files_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "plan.json"
+    assert main(["plan", "graph.json", "--dim", "batch=1"]) == 2
+    assert main(["export", "model.tflite", str(plan), "-o", "out.tflite", "--dim", "batch=1"]) == 2
+    assert capsys.readouterr().err.count("only .onnx files leave dimensions open") == 2

@@ -67,15 +67,26 @@ def export_onnx_model(
             print_error(f"nothing is written: {different} of {checked.num_outputs} differ; please report this bug")
             return ExitCode.CHECK_FAILED
     if not (exported.helps and (checked is None or checked.helps)) and not force:
-        print_error(
-            "nothing is written: the plan needs no less memory than the model's own order. What the session options "
-            "alone save, --force writes: the optimised model for lowtide.onnx_session"
-        )
+        print_error(f"nothing is written: {_why_not(checked)}")
         return ExitCode.CHECK_FAILED
     write_bytes_atomically(output, exported.data)
     print_text(f"Model written to {output}. Open it with")
     print_line(f"    session = lowtide.onnx_session({str(output)!r})")
+    if source.level == "machine":
+        print_text("Only on processors like this one: elsewhere outputs may be wrong without a word.")
     return ExitCode.DONE
+
+
+def _why_not(checked: OnnxCheck | None) -> str:
+    if checked is not None and checked.after.total_bytes >= checked.default.total_bytes:
+        return (
+            f"under the default options the model needs less memory than the new file. Plan {MACHINE}MODEL, or write "
+            "it anyway with --force"
+        )
+    return (
+        "the plan needs no less memory than the model's own order. What the session options alone save, --force "
+        "writes: the optimised model for lowtide.onnx_session"
+    )
 
 
 def _planned(file: OnnxFile, plan: Plan, *, is_machine: bool) -> OnnxImport:

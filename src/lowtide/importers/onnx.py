@@ -4,7 +4,7 @@
 
     graph inputs ───▶ user inputs that stay: the caller holds them      initializers ──▶ constant
     nodes ──────────▶ nodes; those with graphs inside (If, Loop, Scan) are one node each, run once and in order
-    Reshape & co. ──▶ views                  Relu & co. ──▶ overwrite an input that only they read, as the runtime does
+    Reshape & co. ──▶ views                  Relu & co. ──▶ overwrite an input that they read last (see onnx_in_place)
     outputs ────────▶ blocks of their own, even of views: the runtime copies into them
 
 Sizes are those of a run with random inputs, rounded up to 64 bytes; where a shape depends on data, they are that run's.
@@ -22,6 +22,7 @@ from typing import Any
 
 from lowtide.errors import FormatError
 from lowtide.importers.onnx_file import Dims, OnnxFile, onnx_module, read_onnx
+from lowtide.importers.onnx_in_place import tell_needed_overwritings
 from lowtide.importers.onnx_ops import (
     captured_names,
     is_in_sequence,
@@ -102,7 +103,8 @@ class _Import:
         self.value_by_name = {**self.constants, **optimised.value_by_name}
         self.outputs = tuple(dict.fromkeys(output.name for output in self.proto.output))
         self.reads = [self._read_by(node) for node in self.proto.node]
-        self.num_readers = Counter(name for names in self.reads for name in names)
+        self.readers_by_value = self._readers_by_value()
+        self.ancestors = self._ancestors()
         self.node_names = _unique_names(self._own_names())
         self.viewed = {name for node in self.proto.node for name in self._storage_shared_by(node)}
 
@@ -133,7 +135,7 @@ class _Import:
             file=self.file,
             optimised=self.optimised,
             level=self.level,
-            graph=graph,
+            graph=tell_needed_overwritings(graph),
             position_by_node={node.name: position for position, node in enumerate(nodes)},
         )
 
@@ -162,6 +164,32 @@ class _Import:
     def _read_by(self, node: Any) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for name in (*node.input, *captured_names(node)) if name))
 
+    def _readers_by_value(self) -> dict[str, list[int]]:
+        readers: dict[str, list[int]] = {}
+        for position, names in enumerate(self.reads):
+            for name in names:
+                readers.setdefault(name, []).append(position)
+        return readers
+
+    def _ancestors(self) -> list[int]:
+        """For each node a set of bits: the nodes that must come before it."""
+        producer_by_value = {name: position for position, node in enumerate(self.proto.node) for name in node.output}
+        ancestors: list[int] = []
+        for names in self.reads:
+            found = 0
+            for name in names:
+                producer = producer_by_value.get(name)
+                if producer is not None:
+                    found |= ancestors[producer] | 1 << producer
+            ancestors.append(found)
+        return ancestors
+
+    def _reads_last(self, position: int, name: str) -> bool:
+        """Whether in every order all other readers of a value come before a node."""
+        return all(
+            reader == position or self.ancestors[position] >> reader & 1 for reader in self.readers_by_value[name]
+        )
+
     def _storage_shared_by(self, node: Any) -> tuple[str, ...]:
         """Input and output of a view: writing over one of them would end both."""
         source = viewed_input(node)
@@ -180,7 +208,7 @@ class _Import:
         node = self.proto.node[position]
         in_sequence = is_in_sequence(node)
         names = [name for name in node.output if name]
-        source, overwritten = self._viewed(node), self._overwritten(node)
+        source, overwritten = self._viewed(node), self._overwritten(position)
         duration = self.optimised.duration_by_node.get(position, 1)
         return Node(
             name=self.node_names[position],
@@ -209,13 +237,14 @@ class _Import:
             return None
         return source
 
-    def _overwritten(self, node: Any) -> str | None:
+    def _overwritten(self, position: int) -> str | None:
         """The input whose block the first output takes over, as the runtime decides it."""
+        node = self.proto.node[position]
         source = overwritten_input(node)
         if source is None or source in self.constants or source in self.viewed or source in self.outputs:
             return None
         is_made_here = source in self.value_by_name and source not in {entry.name for entry in self.proto.input}
-        if not is_made_here or self.num_readers[source] != 1 or node.output[0] in self.outputs:
+        if not is_made_here or not self._reads_last(position, source) or node.output[0] in self.outputs:
             return None
         before, after = self.value_by_name[source], self.value_by_name[node.output[0]]
         return source if (before.shape, before.dtype) == (after.shape, after.dtype) else None

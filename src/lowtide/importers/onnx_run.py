@@ -21,6 +21,7 @@ __all__ = ["ObservedValue", "OptimisedModel", "optimise_onnx"]
 
 _CHILD = "lowtide.importers.onnx_child"
 _TIMEOUT_SECONDS = 600.0
+_LONGEST_MESSAGE = 400
 _ADDRESS_SPACE_SHARE = 2
 
 
@@ -109,17 +110,19 @@ def _ask(folder: Path, where: str) -> dict[str, Any]:
         raise FormatError(f"{where}: ONNX Runtime has no result after {_TIMEOUT_SECONDS:.0f} s") from None
     if done.returncode or not (folder / "answer.json").is_file():
         how = f"dies of signal {-done.returncode}" if done.returncode < 0 else "refuses the model"
-        raise FormatError(f"{where}: ONNX Runtime {how}: {last_words(done.stderr)}")
+        raise FormatError(f"{where}: ONNX Runtime {how}: {_last_words(done.stderr)}")
     answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
     if "refusal" in answer:
         raise FormatError(f"{where}: {answer['refusal']}")
     return answer
 
 
-def last_words(printed: str) -> str:
-    """The last line that a child printed: its exception, without the traceback."""
-    said = [line.strip() for line in printed.splitlines() if line.strip()]
-    return (said[-1] if said else "it said nothing")[:400]
+def _last_words(printed: str) -> str:
+    """What a child's exception says, in one line: whatever follows the last, indented, line of its traceback."""
+    lines = [line for line in printed.splitlines() if line.strip()]
+    last_indented = max((number for number, line in enumerate(lines) if line.startswith("  ")), default=-1)
+    said = lines[last_indented + 1 :] or lines[-1:] or ["it said nothing"]
+    return " ".join(" ".join(said).split())[:_LONGEST_MESSAGE]
 
 
 def _most_memory_bytes() -> int | None:
