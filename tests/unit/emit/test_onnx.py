@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from lowtide import api
 from lowtide.emit.onnx import OnnxExport, export_onnx
+from lowtide.emit.onnx_check import OnnxCheck, OnnxRun
 from lowtide.importers.onnx import OnnxImport, import_onnx
 from lowtide.importers.onnx_file import read_onnx, subgraphs_of
 from lowtide.ir import Compute, Evict, Plan, Scope, Status, Step
@@ -171,3 +173,13 @@ def test_functions_of_the_model_are_inlined(tmp_path: Path) -> None:
     made.opset_import.append(onnx.helper.make_opsetid("mine", 1))
     written = parsed(smallest(imported(made, tmp_path)))
     assert [entry.op_type for entry in written.graph.node] == ["Sin", "Cos"]
+
+
+@pytest.mark.parametrize(
+    ("default", "before", "after", "helps"), [(9, 8, 7, True), (9, 7, 7, False), (6, 8, 7, False), (7, 8, 7, False)]
+)
+def test_a_file_helps_if_it_beats_recipe_and_default_options(
+    default: int, before: int, after: int, helps: bool
+) -> None:
+    runs = [OnnxRun(outputs={}, session_bytes=1, run_bytes=size, seconds=0.0) for size in (default, before, after)]
+    assert OnnxCheck(*runs, num_different=0, num_outputs=1, num_sets=1, default_difference=0.0).helps is helps
