@@ -95,6 +95,7 @@ class Call {
     way_ = std::max(needed, way_ + way_ / 8);  // it may go on to ask for more than could be seen
     if (!runtime_.engine().make_way(inputs_, way_)) return false;
     stack_ = *saved_stack_;
+    runtime_.set_running(&info_, kTightest);
     if (random_before_) {
       at::Generator generator = generator_of(arguments(), info_.arguments.size());
       const std::lock_guard<std::mutex> guard(generator.mutex());

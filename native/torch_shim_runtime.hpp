@@ -44,6 +44,9 @@ using online::Temper;
 void release_raw(void* pointer);     // deleter of memory that no cell owns
 void release_handle(void* context);  // deleter of a storage's bytes
 
+// Where an op that is tried again puts what it takes: best fit, so that pieces of scratch fill what others left.
+inline constexpr Temper kTightest = Temper::kExpensive;
+
 class Runtime;
 
 // Something that a listener wants to hear of.
@@ -449,6 +452,7 @@ class Runtime final : public online::Host {
   std::int64_t shortage_ = 0;           // raw bytes and the request that failed
   std::int64_t replay_raw_before_ = 0;
   bool is_replaying_ = false;
+  RecordId failed_replay_ = kNone;      // the last one that failed, unless another has run since
   Notes notes_;
   std::vector<Told> told_;
   bool is_listened_ = false;
@@ -593,6 +597,7 @@ inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
   const Temper outer_temper = std::exchange(temper_, static_cast<Temper>(engine_.tape().record(record).temper));
   const auto started = std::chrono::steady_clock::now();
   const bool was_replaying = std::exchange(is_replaying_, true);
+  if (std::exchange(failed_replay_, kNone) == record) temper_ = kTightest;
   replay_raw_before_ = raw_bytes_;
   shortage_ = 0;
   const auto restore_running = [&] {
@@ -638,6 +643,7 @@ inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
       pointer = c10::DataPtr(nullptr, c10::Device(c10::kCPU));
     }
   } catch (...) {
+    failed_replay_ = record;
     restore_running();
     throw;
   }
