@@ -45,10 +45,11 @@ def render(lines: Iterable[str]) -> str:
     """The page's text.
 
     Args:
-        lines: Of a result file: JSON objects.
+        lines: Of a result file: JSON objects. It may hold several runs, of different parts each.
     """
     records = [json.loads(line) for line in lines]
-    run = next(record for record in records if record["record"] == "run")
+    runs = [record for record in records if record["record"] == "run"]
+    run, commits = runs[0], ", ".join(dict.fromkeys(run["commit"] for run in runs))
     parts = [
         "# Benchmarks: training within `lowtide.budget`",
         "",
@@ -61,7 +62,7 @@ def render(lines: Iterable[str]) -> str:
         (
             f"{run['processor']}, {run['num_cores']} cores, {run['num_threads']} thread, load average "
             f"{run['load_average_at_start'][0]} at the start, torch {run['packages']['torch']}, "
-            f"commit {run['commit']}. SGD with momentum. Slow-down: CPU seconds of {run['steps_per_round']} steps by "
+            f"commit {commits}. SGD with momentum. Slow-down: CPU seconds of {run['steps_per_round']} steps by "
             f"those of plain eager in the same round, median of {run['num_rounds']} interleaved rounds "
             "(least and most in brackets). r: budget = P + r (peak - P), P = alive in the arena after "
             "the optimizer's step. Bits: parameters, buffers, gradients, momenta after four steps against plain eager."
