@@ -422,6 +422,8 @@ class Runtime final : public online::Host {
     }
     externals_.clear();
     by_cell_.clear();
+    recipes_.clear();
+    spare_recipes_.clear();
     return num_pointers;
   }
 
