@@ -508,6 +508,7 @@ def budget(
     seed: int = 0,
     max_recompute_percent: float = 900.0,
     decompose_rnn: bool = False,
+    records_trace: bool = False,
 ) -> Session:
     """Run eager PyTorch code, as it is, within an arena of that many bytes.
 
@@ -528,6 +529,7 @@ def budget(
             gives up instead of thrashing on.
         decompose_rnn: Run ``torch.nn.LSTM`` as ordinary ops: oneDNN's kernel keeps what cannot be recomputed. The last
             bits then differ from that kernel's (not from plain PyTorch's without oneDNN).
+        records_trace: Keep all that happens, for ``session.trace``: some hundred bytes per op.
 
     Returns:
         The session, to be entered once; its ``stats`` say what it cost.
@@ -546,6 +548,10 @@ def budget(
             raise MissingDependency("torch", extra="torch", needed_for="lowtide.budget") from error
         raise
     options = SessionOptions(
-        policy=policy, seed=seed, max_recompute_percent=max_recompute_percent, decompose_rnn=decompose_rnn
+        policy=policy,
+        seed=seed,
+        max_recompute_percent=max_recompute_percent,
+        decompose_rnn=decompose_rnn,
+        records_trace=records_trace,
     )
     return Session(budget, options=options)
