@@ -73,7 +73,7 @@ def export_onnx_model(
     print_text(f"Model written to {output}. Open it with")
     print_line(f"    session = lowtide.onnx_session({str(output)!r})")
     if source.level == "machine":
-        print_text("Only on processors like this one: elsewhere outputs may be wrong without a word.")
+        print_text("Only on processors like this one: ONNX Runtime promises nothing elsewhere.")
     return ExitCode.DONE
 
 
