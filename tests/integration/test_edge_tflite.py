@@ -431,7 +431,7 @@ def test_export_refuses_names_that_make_no_sense(
     before = model.read_bytes()
     for arguments, said in (
         ([str(model), str(plan), "-o", str(model)], "is the model itself"),
-        ([str(plan), str(plan), "-o", str(tmp_path / "o.tflite")], "is no .tflite file"),
+        ([str(plan), str(plan), "-o", str(tmp_path / "o.tflite")], "is no .tflite or .onnx file"),
         ([str(model), str(plan), "-o", str(tmp_path / "o.bin")], "name a .tflite file"),
         ([str(model), str(plan), "-o", str(tmp_path / "none" / "o.tflite")], "there is no folder"),
         ([str(tmp_path / "none.tflite"), str(plan), "-o", str(tmp_path / "o.tflite")], "cannot be read"),
