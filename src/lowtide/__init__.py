@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         sweep,
         verify,
     )
+    from lowtide.emit.onnx_session import onnx_session
     from lowtide.errors import (
         BudgetOverrun,
         CompileError,
@@ -90,6 +91,7 @@ __all__ = [
     "load_plan",
     "load_trace",
     "minimum_budget",
+    "onnx_session",
     "plan",
     "require_plan",
     "save_graph",
@@ -129,6 +131,7 @@ _MODULE_BY_NAME = {
     "Simulation": "lowtide.simulator.result",
     "VerifiedPlan": "lowtide.referee",
     "LowtideOutOfMemory": "lowtide.runtime.errors",
+    "onnx_session": "lowtide.emit.onnx_session",
 }
 
 
