@@ -201,11 +201,13 @@ def _growth(summaries: Sequence[Summary]) -> list[str]:
         small = min((one.outcomes[0] for one in ordered[:-1]), key=lambda one: abs(one.num_nodes - 1000), default=None)
         if small is None or not small.num_nodes:
             continue
+        is_stopped = ordered[-1].wall_seconds >= ordered[-1].cell.seconds
+        times = large.cpu_seconds / max(small.cpu_seconds, 1e-3)
+        time = "stopped by its limit" if is_stopped else f"{times:.1f} times the CPU time"
         extra = [max(1, one.rss_peak_bytes - one.rss_before_bytes) / 2**20 for one in (small, large)]
         lines.append(
             f"- {family}, `{planner}`: {large.num_nodes / small.num_nodes:.1f} times the nodes ({small.num_nodes} to "
-            f"{large.num_nodes}), {large.cpu_seconds / max(small.cpu_seconds, 1e-3):.1f} times the CPU time, "
-            f"planning's own memory {extra[0]:.0f} to {extra[1]:.0f} MiB."
+            f"{large.num_nodes}), {time}, planning's own memory {extra[0]:.0f} to {extra[1]:.0f} MiB."
         )
     return lines
 
@@ -219,8 +221,9 @@ def render_captured(results: Results) -> list[str]:
     if not summaries:
         return []
     planners = list(dict.fromkeys(one.cell.contender for one in summaries if one.cell.contender != BOUND))
-    rows = []
-    for (instance, percent), here in group(summaries, lambda one: (one.cell.instance, one.cell.percent)).items():
+    rows, verdicts = [], []
+    by_place = group(summaries, lambda one: (one.cell.instance, one.cell.percent, one.cell.seconds))
+    for (instance, percent, seconds), here in by_place.items():
         bound = best_bound(here)
         by_name = {one.cell.contender: one for one in here}
         best = best_of(here)
@@ -230,17 +233,19 @@ def render_captured(results: Results) -> list[str]:
                 instance,
                 str(here[0].outcomes[0].num_nodes),
                 f"{percent} %",
+                f"{seconds:.0f} s",
                 _bound_words(here),
                 *(plan_words(by_name.get(name)) for name in planners),
                 *(figure(by_name[name].wall_seconds, " s") if name in by_name else "" for name in planners),
-                shown(gap if gap is None else max(0.0, gap), places=3),
+                shown(gap),
             )
         )
+        verdicts.append((f"{instance} at {percent} % in {seconds:.0f} s", by_name))
     return [
         "## Training graphs captured from models",
         "",
         (
-            "Forward and backward of `lowtide.models` as torch runs them, durations profiled here, the order kept. "
+            "Forward and backward of `lowtide.models` as torch runs them, durations profiled on this machine at work, the order kept. "
             "Gap: best plan less best bound, in points."
         ),
         "",
@@ -249,6 +254,7 @@ def render_captured(results: Results) -> list[str]:
                 "model",
                 "nodes",
                 "budget",
+                "limit",
                 "bound",
                 *(f"`{name}`" for name in planners),
                 *(f"`{name}` on the clock" for name in planners),
@@ -256,5 +262,7 @@ def render_captured(results: Results) -> list[str]:
             ),
             rows,
         ),
+        "",
+        *_verdict(verdicts),
         "",
     ]

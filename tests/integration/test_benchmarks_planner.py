@@ -223,6 +223,19 @@ def test_losses_of_search_are_published(tmp_path: Path) -> None:
     assert "Nobody has a plan on third at 80 %." in text
 
 
+def test_captured_graphs_have_a_gap_within_each_limit(tmp_path: Path) -> None:
+    path, whole = tmp_path / "results.jsonl", {"order": "fixed", "max_copies": None}
+    cell = replace(CELL, part=parts.CAPTURED, instance="net")
+    for seconds, tdi in ((5.0, 3.0), (20.0, 2.0)):
+        run([replace(cell, seconds=seconds, contender=BOUND)], path, fake("timeout", bound_percent=1.5, scope=whole))
+        run([replace(cell, seconds=seconds)], path, fake("feasible", tdi))
+    run([replace(cell, contender="greedy")], path, fake("feasible", 2.5))
+    text = report.render_section(read_results(path))
+    assert "| net | 8 | 80 % | 5 s | 1.500 | 3.000, 1.0 s | 2.500, 1.0 s | 1.0 s | 1.0 s | 1.000 |" in text
+    assert "| net | 8 | 80 % | 20 s | 1.500 | 2.000, 1.0 s |  | 1.0 s |  | 0.500 |" in text
+    assert "not on net at 80 % in 5 s (`greedy` 2.500, `search` 3.000)." in text
+
+
 def test_time_and_memory_are_drawn(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     for nodes in (100, 1000, 10000):
@@ -232,6 +245,9 @@ def test_time_and_memory_are_drawn(tmp_path: Path) -> None:
     assert "layered, `search`: 10.0 times the nodes (1000 to 10000), 10.0 times the CPU time" in report.render_section(
         read_results(path)
     )
+    longer = replace(CELL, part=parts.SCALING, instance="generate:layered?n=20000")
+    run([longer], path, replace(fake("feasible", 1.0), num_nodes=20000, wall_seconds=5.0))
+    assert "(1000 to 20000), stopped by its limit" in report.render_section(read_results(path))
     report.draw_plots(read_results(path), tmp_path)
     assert 2_000 < (tmp_path / "images" / "planner-scaling.png").stat().st_size < 100_000
     assert not (tmp_path / "images" / "planner-published.png").exists()
