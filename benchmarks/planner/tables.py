@@ -245,8 +245,8 @@ def render_captured(results: Results) -> list[str]:
         "## Training graphs captured from models",
         "",
         (
-            "Forward and backward of `lowtide.models` as torch runs them, durations profiled on this machine at work, the order kept. "
-            "Gap: best plan less best bound, in points."
+            "Forward and backward of `lowtide.models` as torch runs them, durations profiled on this machine at "
+            "work, the order kept. Gap: best plan less best bound, in points."
         ),
         "",
         *table(
