@@ -46,7 +46,7 @@ def print_result(graph: Graph, result: PlanResult, budget: str) -> None:
             ("footprint", _describe_footprint(result.plan)),
             ("TDI", f"{result.plan.tdi_percent:.3f} %, {count_of(result.num_recomputes, 'recomputation')}"),
             ("bound", "none" if bound is None else f"{bound:.3f} %, {_describe_scope(result.scope)}"),
-            ("gap", "unknown" if bound is None else f"{result.plan.tdi_percent - bound:.3f} points"),
+            ("gap", "unknown" if bound is None else _gap_text(result.plan.tdi_percent - bound)),
             ("at the peak", _describe_holdings(verified)),
         ]
     )
@@ -126,3 +126,8 @@ def _advise(analysis: Analysis) -> str:
     if analysis.smallest_known_peak_bytes >= analysis.baseline_peak_bytes:
         return "No plan below the plain peak was found. Another planner or more time may find one."
     return f"Recomputation helps: lowtide plan SOURCE --budget {analysis.smallest_known_peak_bytes} has a plan."
+
+
+def _gap_text(points: float) -> str:
+    """A gap that is not closed is never printed as nothing."""
+    return "less than 0.001 points" if 0.0 < points < 0.0005 else f"{points:.3f} points"

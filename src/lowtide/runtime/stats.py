@@ -113,7 +113,9 @@ class SessionStats:
             f"{self.num_evictions} evictions of {format_bytes(self.evicted_bytes)}, {searches}, {arena}",
         ]
         if self.num_frozen:
-            lines.append(f"{self.num_frozen} values could no longer be evicted, as what they came from was gone")
+            lines.append(
+                f"{self.num_frozen} values stayed for good, as what they were computed from was overwritten or gone"
+            )
         if self.num_outside:
             lines.append(
                 f"{self.num_outside} allocations of other threads ({format_bytes(self.outside_bytes)} in all) outside "
