@@ -541,6 +541,12 @@ void unlock_after_fork() { shim_mutex().unlock(); }
 // As pin, for good: its bytes may be written past the dispatcher.
 void expose_tensor(const at::Tensor& tensor) {
   act_on(tensor, [](Handle* handle) { expose(*handle->runtime, handle); });
+  const Lock lock(shim_mutex());
+  if (!shim().runtime || !tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
+  Handle* handle = shim().runtime->known(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  if (handle == nullptr || handle->external == nullptr || handle->is_shared) return;
+  handle->is_shared = true;  // memory from outside, unwatched so far: from now on it is compared with what is there
+  Runtime::remember(handle);
 }
 
 // In a forked child: it has a copy of its parent's arena, from which it reads as a guest; what it makes lies outside.

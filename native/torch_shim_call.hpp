@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "torch_shim_guest.hpp"
 #include "torch_shim_runtime.hpp"
 
 namespace lowtide::shim {
@@ -36,20 +37,16 @@ class Call {
 
   void begin() {
     scan();
+    decide_replayable();
+    runtime_.limit_recompute();
+    if (is_replayable_) remember_shared();
     for (Use& use : uses_) {
       if (use.handle == nullptr) continue;
       use.cell = use.handle->cell;
-      if (use.handle->is_exposed && !use.handle->is_parameter) is_replayable_ = false;
       (use.is_statistic ? statistics_ : inputs_).push_back(use.cell);
       if (use.is_written && !use.is_statistic && loses_bytes(use)) mutated_.push_back(use.cell);
     }
-    for (const Use& use : uses_) {
-      if (use.is_written && !use.is_statistic && use.handle != nullptr && runtime_.engine().is_leaf(use.cell)) {
-        is_replayable_ = false;  // what a leaf was cannot come back
-      }
-    }
     Engine& engine = runtime_.engine();
-    runtime_.limit_recompute();
     try {
       if (!statistics_.empty()) engine.begin(statistics_, statistics_, false);
       has_statistics_ = !statistics_.empty();
@@ -78,6 +75,7 @@ class Call {
       recipe_->keys = below_;
       recipe_->thread_keys = c10::impl::tls_local_dispatch_key_set();
       recipe_->is_grad_enabled = c10::GradMode::is_enabled();
+      recipe_->numerics = Numerics::now();
     }
     info_.handle.redispatchBoxed(below_, &stack_);
   }
@@ -127,8 +125,12 @@ class Call {
     call.temper = temper_;
     has_begun_ = false;
     const RecordId record = finish(call, inputs_);
+    if (!runtime_.engine().copies().empty()) runtime_.engine().abort({});  // of storages that were given other memory
     if (record != kNone) file(record);
     if (has_statistics_) end_statistics();
+    for (const Use& use : uses_) {
+      if (use.is_written && use.handle != nullptr) use.handle->has_checksum = false;  // not read yet
+    }
     ++runtime_.stats().num_tracked;
     if (!is_replayable_) ++runtime_.stats().num_unreplayable;
   }
@@ -247,7 +249,6 @@ class Call {
     }
     Use& use = uses_[static_cast<std::size_t>(use_of(storage))];
     use.is_written |= argument.is_written || is_statistic;
-    if (use.is_written) use.handle->is_shared = false;  // torch writes to it: the program minds it
     use.is_statistic |= is_statistic;
     if (!use.handle->is_parameter && impl.requires_grad() && runtime_.engine().is_leaf(use.handle->cell)) {
       use.handle->is_parameter = is_autograd_leaf(tensor) || (tensor.is_view() && is_autograd_leaf(tensor._base()));
@@ -351,6 +352,32 @@ class Call {
   }
 
   // ------------------------------------------------------------------ before the op
+  void decide_replayable() {
+    for (const Use& use : uses_) {
+      if (use.handle == nullptr) continue;
+      if (use.handle->is_exposed && !use.handle->is_parameter) is_replayable_ = false;
+      const bool loses_leaf = use.is_written && !use.is_statistic && runtime_.engine().is_leaf(use.handle->cell);
+      if (loses_leaf) is_replayable_ = false;  // what a leaf was cannot come back
+    }
+  }
+
+  // Memory that was written past torch since it was read last is another version, as after an op in place. Where an
+  // earlier version is still needed, though, nothing more is recomputed from this one: reading the earlier is an error.
+  void remember_shared() {
+    for (const Use& use : uses_) {
+      if (use.handle == nullptr || use.is_statistic) continue;
+      const std::uint64_t before = use.handle->checksum;
+      if (Runtime::remember(use.handle)) continue;
+      const std::uint64_t now = std::exchange(use.handle->checksum, before);
+      try {
+        renew(runtime_, use.handle);
+        use.handle->checksum = now;
+      } catch (const std::exception&) {
+        is_replayable_ = false;
+      }
+    }
+  }
+
   // Copy-on-write: the op must run on the copies that the engine has made.
   void redirect_copies() {
     for (const auto& [cell, spot] : runtime_.engine().copies()) {
@@ -413,7 +440,10 @@ class Call {
   }
 
   void collect_overwritten(Use& use, std::int32_t number) {
-    if (use.handle->is_gone) return;  // it was given other memory, which is seen when it is read
+    if (use.handle->is_gone) {  // it was given other memory: a leaf, as no replay could do that to bytes of ours
+      is_replayable_ = false;
+      return;
+    }
     const online::Cell& cell = runtime_.engine().cell(use.cell);
     work_.output_bytes += static_cast<double>(cell.size);
     // A leaf that nobody could miss stays the cell it is.

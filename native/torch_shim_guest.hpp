@@ -72,7 +72,7 @@ class GuestCall {
     try {
       for (Use& use : uses_) {
         if (use.is_written && loses_bytes(use)) renew(runtime_, use.handle);
-        if (use.is_written) use.handle->is_shared = false;  // torch writes to it: the program minds it
+        if (use.is_written) use.handle->has_checksum = false;
         runtime_.engine().pin(use.handle->cell);
         use.pinned = use.handle->cell;
       }

@@ -10,11 +10,16 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/SizesAndStrides.h>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 #include <array>
 #include <cstdint>
@@ -78,6 +83,48 @@ class ReplayedRandomness {
  private:
   at::Generator generator_;
   std::optional<RandomState> now_;
+};
+
+// What kernels ask for besides their arguments: torch's default dtype, and what the processor does to denormals.
+struct Numerics {
+  caffe2::TypeMeta default_type;
+  std::uint32_t denormals = 0;
+
+  static Numerics now() { return {c10::get_default_dtype(), denormal_mode()}; }
+  bool operator==(const Numerics& other) const {
+    return default_type == other.default_type && denormals == other.denormals;
+  }
+  void apply() const {
+    c10::set_default_dtype(default_type);
+    set_denormal_mode(denormals);
+  }
+
+ private:
+#if defined(__SSE__)
+  static constexpr std::uint32_t kDenormalBits = 0x8040;  // flush to zero, denormals are zero
+  static std::uint32_t denormal_mode() { return _mm_getcsr() & kDenormalBits; }
+  static void set_denormal_mode(std::uint32_t mode) { _mm_setcsr((_mm_getcsr() & ~kDenormalBits) | mode); }
+#else
+  static std::uint32_t denormal_mode() { return 0; }
+  static void set_denormal_mode(std::uint32_t) {}
+#endif
+};
+
+// While it lives they are what they were at the call.
+class ReplayedNumerics {
+ public:
+  explicit ReplayedNumerics(const Numerics& then) : now_(Numerics::now()), is_other_(!(now_ == then)) {
+    if (is_other_) then.apply();
+  }
+  ~ReplayedNumerics() {
+    if (is_other_) now_.apply();
+  }
+  ReplayedNumerics(const ReplayedNumerics&) = delete;
+  ReplayedNumerics& operator=(const ReplayedNumerics&) = delete;
+
+ private:
+  Numerics now_;
+  bool is_other_;
 };
 
 // One tensor among the arguments.
@@ -153,6 +200,7 @@ struct Recipe {
   c10::DispatchKeySet keys;                  // to call the kernel with
   c10::impl::LocalDispatchKeySet thread_keys{c10::impl::PODLocalDispatchKeySet{}};
   bool is_grad_enabled = false;
+  Numerics numerics;
   std::vector<at::IValue> arguments;         // tensors left out
   std::vector<ListArgument> lists;
   std::vector<Stub> stubs;

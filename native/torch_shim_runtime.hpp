@@ -15,6 +15,7 @@
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -77,7 +78,8 @@ struct Handle {
   bool is_exposed = false;                        // others may write its bytes: nothing is recomputed from them ...
   bool is_parameter = false;                      // ... unless it is one: only optimizers write those
   bool is_shared = false;                         // memory that others may write to (numpy): see check_unchanged
-  std::uint64_t checksum = 0;                     // ... its contents when they were first read
+  bool has_checksum = false;                      // ... and since it was written last, a record reads it:
+  std::uint64_t checksum = 0;                     // ... its contents then
 };
 
 struct ShimStats {
@@ -89,13 +91,24 @@ struct ShimStats {
 // Of bytes, quick and good enough to notice a change.
 inline std::uint64_t checksum_of(const void* data, std::size_t size) {
   const auto* bytes = static_cast<const std::byte*>(data);
+  const auto mix = [](std::uint64_t sum, std::uint64_t word) {
+    sum = (sum ^ word) * 0x9E3779B97F4A7C15ULL;
+    return sum ^ (sum >> 29);
+  };
+  std::array<std::uint64_t, 4> lanes{1, 2, 3, 4};  // side by side: one alone waits for its own product
+  std::size_t at = 0;
+  for (; at + sizeof lanes <= size; at += sizeof lanes) {
+    std::array<std::uint64_t, 4> words;
+    std::memcpy(words.data(), bytes + at, sizeof words);
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane) lanes[lane] = mix(lanes[lane], words[lane]);
+  }
   std::uint64_t sum = size;
-  for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
+  for (; at < size; at += sizeof(std::uint64_t)) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes + at, std::min(sizeof word, size - at));
-    sum = (sum ^ word) * 0x9E3779B97F4A7C15ULL;
-    sum ^= sum >> 29;
+    sum = mix(sum, word);
   }
+  for (const std::uint64_t lane : lanes) sum = mix(sum, lane);
   return sum;
 }
 
@@ -258,12 +271,23 @@ class Runtime final : public online::Host {
   // Before a replay reads memory that is not ours: numpy may have written to it, and then the result would be another.
   void check_unchanged(CellId cell) const {
     const Handle* handle = handle_by_cell(cell);
-    if (handle == nullptr || !handle->is_shared || taken_out_.count(cell) != 0) return;
+    if (handle == nullptr || !handle->has_checksum || taken_out_.count(cell) != 0) return;
     if (checksum_of(handle->external->data(), handle->external->nbytes()) == handle->checksum) return;
     throw std::runtime_error(
         "lowtide: memory that a tensor shares with numpy (torch.from_numpy, or a buffer) was changed from outside while "
         "values computed from it were still needed, and one of them must be computed again. Give torch a copy: "
         "torch.tensor(array).");
+  }
+
+  // A record is about to read a storage. False where its bytes are others than the records before have read; of what
+  // optimizers alone write that is not asked.
+  static bool remember(Handle* handle) {
+    if (handle->external == nullptr) return true;
+    handle->is_shared |= !handle->external->resizable();  // numpy() sees to that
+    if (!handle->is_shared || (handle->has_checksum && handle->is_parameter)) return true;
+    const std::uint64_t before = std::exchange(
+        handle->checksum, checksum_of(handle->external->data(), handle->external->nbytes()));
+    return !std::exchange(handle->has_checksum, true) || handle->checksum == before;
   }
 
   // Where the bytes of a storage are now, null: evicted.
@@ -494,7 +518,6 @@ class Runtime final : public online::Host {
     handle->impl = storage;
     handle->external = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
     handle->is_shared = storage->allocator() == nullptr || !storage->resizable();
-    if (handle->is_shared) handle->checksum = checksum_of(storage->data(), storage->nbytes());
     externals_.emplace(storage, handle);
     ++stats_.num_externals;
     Spot spot;
@@ -540,7 +563,9 @@ class Runtime final : public online::Host {
   CellId largest_survivor() const {
     CellId largest = kNone;
     for (const Handle* handle : by_cell_) {
-      if (handle == nullptr || engine_.cell(handle->cell).spot.home != Home::kPool) continue;
+      if (handle == nullptr || handle->is_exposed) continue;
+      const online::Cell& cell = engine_.cell(handle->cell);
+      if (cell.spot.home != Home::kPool || cell.pins > 0) continue;  // others have its address
       if (largest == kNone || engine_.cell(handle->cell).size > engine_.cell(largest).size) largest = handle->cell;
     }
     return largest;
@@ -625,6 +650,7 @@ inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
     {
       const c10::impl::ForceDispatchKeyGuard keys(recipe.thread_keys);
       const c10::AutoGradMode grad_mode(recipe.is_grad_enabled);
+      const ReplayedNumerics numerics(recipe.numerics);
       std::optional<ReplayedRandomness> randomness;
       if (recipe.random) {
         randomness.emplace(*recipe.random, generator_of(recipe.arguments.data(), recipe.arguments.size()));
