@@ -51,7 +51,7 @@ def test_first_screen() -> None:
 
 @pytest.mark.slow
 def test_python_runs_as_it_stands(tmp_path: Path) -> None:
-    assert len(blocks("python")) == 3
+    assert len(blocks("python")) == 4
     (tmp_path / "readme.py").write_text("\n".join(blocks("python")), encoding="utf-8")
     done = run([sys.executable, "readme.py"], folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -61,7 +61,7 @@ def test_python_runs_as_it_stands(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_lowtide_commands_run_as_they_stand(tmp_path: Path) -> None:
     commands = [line for line in shell_lines() if line.startswith("lowtide ")]
-    assert {command.split()[1] for command in commands} == {"capture", "plan", "verify", "doctor"}
+    assert {command.split()[1] for command in commands} == {"capture", "plan", "verify", "simulate", "doctor"}
     for command in commands:
         done = run(["bash", "-c", command], folder=tmp_path)
         assert done.returncode == 0, f"{command}: {done.stderr}"

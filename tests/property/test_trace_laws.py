@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lowtide.importers.trace_graph import graph_of_trace, trace_of_graph
@@ -86,6 +86,7 @@ def test_the_file_keeps_what_the_graph_needs(seed: int, num_nodes: int) -> None:
 
 
 @settings(deadline=None, max_examples=200)
+@example(990, 1)  # what is never read is most of it
 @given(seeds, st.integers(1, 14))
 def test_the_trace_is_legal_and_its_live_bytes_peak_where_the_baseline_does(seed: int, num_nodes: int) -> None:
     graph = graph_of(seed, num_nodes)
@@ -97,22 +98,23 @@ def test_the_trace_is_legal_and_its_live_bytes_peak_where_the_baseline_does(seed
 
 
 @settings(deadline=None, max_examples=100)
+@example(990, 1)
 @given(seeds, st.integers(1, 14))
 def test_memory_of_trace_counts_all_leaves(seed: int, num_nodes: int) -> None:
     graph = graph_of(seed, num_nodes)
     counted = replace(graph, inputs=tuple(replace(i, kind=InputKind.USER) for i in graph.inputs))
     trace = trace_of_graph(counted)
     figures = memory_of_trace(trace)
-    calls = [event.op != LEAF_OP if isinstance(event, Call) else False for event in trace.events]
-    at_calls = [memory for memory, is_call in zip(figures.memory_bytes, calls, strict=True) if is_call]
-    assert max(at_calls) == baseline(counted).peak_bytes
+    is_leaf = [isinstance(event, Call) and event.op == LEAF_OP for event in trace.events]
+    at_steps = [memory for memory, is_before in zip(figures.memory_bytes, is_leaf, strict=True) if not is_before]
+    assert max(at_steps) == baseline(counted).peak_bytes
     last = trace.events[-1]
     scratch = last.meta.get("workspace_bytes", 0) if isinstance(last, Call) else 0
     assert figures.memory_bytes[-1] == figures.end_bytes + scratch
 
 
 def peak_of_live_bytes(trace: Trace) -> int:
-    """Bytes of all storages with an unreleased value, at each node; counted from the events alone."""
+    """Bytes of all storages with an unreleased value, at each node and release; counted from the events alone."""
     storage: dict[str, str] = {}
     size: dict[str, int] = {}
     alive: set[str] = set()
@@ -120,6 +122,7 @@ def peak_of_live_bytes(trace: Trace) -> int:
     for event in trace.events:
         if isinstance(event, Mark):
             alive.discard(event.id)
+            peak = max(peak, sum(size[owner] for owner in {storage[name] for name in alive}))
             continue
         assert isinstance(event, Call)
         counts = event.op != LEAF_OP or event.meta["kind"] == "user"

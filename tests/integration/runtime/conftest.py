@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
@@ -20,6 +21,21 @@ def shim() -> ModuleType:
         return load_shim()
     except ShimError as error:
         pytest.skip(f"no torch shim here: {error}")
+
+
+@pytest.fixture
+def kept_arenas(shim: ModuleType) -> Callable[[], int]:
+    """Counts the arenas that are kept for their survivors, without those that other tests' caches keep."""
+
+    def count() -> int:
+        gc.collect()
+        try:
+            return int(shim.stats()["num_kept_arenas"])
+        except RuntimeError:  # no budget has been on
+            return 0
+
+    before = count()
+    return lambda: count() - before
 
 
 @pytest.fixture(autouse=True)
