@@ -38,9 +38,12 @@ def kept_arenas(shim: ModuleType) -> Callable[[], int]:
     return lambda: count() - before
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """One thread per process: the threads of parallel tests wait for each other at every op."""
+    """One thread per process: the threads of parallel tests wait for each other at every op.
+
+    For a whole module, so that what its fixtures compute to compare with is computed on as many threads.
+    """
     import torch
 
     before = torch.get_num_threads()

@@ -115,9 +115,6 @@ def test_with_memory_to_spare_nothing_changes(plain: cases.Run, ample: cases.Run
     assert cases.differences(plain, ample) == []
 
 
-@pytest.mark.xfail(
-    reason="open fault: after 2026-11-30 the Trainer's parameters differ from plain; see issue 5", strict=False
-)
 @pytest.mark.parametrize("ratio", [0.7, 0.5, 0.4])
 def test_within_a_budget_the_bits_are_the_same(
     plain: cases.Run, ample: cases.Run, tmp_path: Path, ratio: float
