@@ -75,9 +75,7 @@ def test_the_laws_notice_a_planner_that_ignores_the_budget(folder: Path) -> None
     assert done.returncode == 1, done.stdout
 
 
-def test_the_entry_point_is_declared_in_the_group_that_is_searched() -> None:
-    from lowtide.planners.table import ENTRY_POINT_GROUP
-
+def test_the_entry_point_is_declared_in_the_group_that_the_table_searches() -> None:
     (block,) = blocks("toml")
     declared = tomllib.loads(block)["project"]["entry-points"]
-    assert declared == {ENTRY_POINT_GROUP: {"idle": "idle_planner:IdlePlanner"}}
+    assert declared == {"lowtide.planners": {"idle": "idle_planner:IdlePlanner"}}

@@ -11,11 +11,11 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import lowtide
+from lowtide.cache import cache_folder
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import print_table, print_text
 from lowtide.errors import LowtideError, ShimError
 from lowtide.runtime.build import ABOUT_SECONDS, find_built_shim
-from lowtide.runtime.build_cache import lowtide_cache_folder
 from lowtide.runtime.build_compiler import find_compiler
 from lowtide.runtime.torch_versions import TorchStanding, accepted_versions, standing_of, tested_version
 from lowtide.units import format_bytes
@@ -77,7 +77,7 @@ def doctor() -> int:
         *_native_findings(Path(lowtide.__file__).parent),
         *(_extra_finding(extra, packages) for extra, packages in _EXTRAS.items()),
         _machine_finding(),
-        _cache_finding(lowtide_cache_folder()),
+        _cache_finding(cache_folder()),
     ]
     print_table(("", "state", "detail"), [(item.what, item.state, item.detail) for item in findings])
     print_text()

@@ -17,12 +17,11 @@ from lowtide.cli.tflite_check import print_tflite_check
 from lowtide.emit.tflite import TfliteExport, export_tflite
 from lowtide.emit.tflite_check import TfliteCheck, check_tflite
 from lowtide.emit.tflite_run import RuntimeRefused
-from lowtide.emit.tflite_writer import write_bytes_atomically
 from lowtide.errors import InputError
 from lowtide.importers.tflite import TfliteImport, import_tflite
 from lowtide.importers.tflite_file import TfliteFile, read_tflite
 from lowtide.ir import Plan
-from lowtide.ir.serde import graph_sha256, load_plan
+from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
 from lowtide.units import format_bytes
 
 __all__ = ["export"]
@@ -67,7 +66,7 @@ def export(
             "--budget (min), or write it anyway with --force"
         )
         return ExitCode.CHECK_FAILED
-    write_bytes_atomically(output, exported.data)
+    write_bytes_atomically(output, [exported.data])
     print_text(f"Model written to {output}")
     return ExitCode.DONE
 

@@ -11,12 +11,11 @@ from lowtide.cli.output import check_writable, count_of, print_error, print_fact
 from lowtide.cli.sources import MACHINE
 from lowtide.emit.onnx import OnnxExport, export_onnx
 from lowtide.emit.onnx_check import OnnxCheck, check_onnx
-from lowtide.emit.tflite_writer import write_bytes_atomically
 from lowtide.errors import InputError
 from lowtide.importers.onnx import OnnxImport, import_onnx
 from lowtide.importers.onnx_file import OnnxFile, parse_dims, read_onnx
 from lowtide.ir import Plan
-from lowtide.ir.serde import graph_sha256, load_plan
+from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
 from lowtide.measure import ChildFailed
 from lowtide.units import format_bytes
 
@@ -69,7 +68,7 @@ def export_onnx_model(
     if not (exported.helps and (checked is None or checked.helps)) and not force:
         print_error(f"nothing is written: {_why_not(checked)}")
         return ExitCode.CHECK_FAILED
-    write_bytes_atomically(output, exported.data)
+    write_bytes_atomically(output, [exported.data])
     print_text(f"Model written to {output}. Open it with")
     print_line(f"    session = lowtide.onnx_session({str(output)!r})")
     if source.level == "machine":

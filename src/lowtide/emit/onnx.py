@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.emit.tflite_program import Copy, Execution, Program, program_of
+from lowtide.emit.program import Copy, Execution, Program, program_of
 from lowtide.errors import FormatError
 from lowtide.importers.onnx import OnnxImport
 from lowtide.importers.onnx_file import onnx_module, subgraphs_of

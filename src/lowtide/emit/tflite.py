@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.emit.tflite_program import Copy, Program, program_of
+from lowtide.emit.program import Copy, Program, program_of
 from lowtide.emit.tflite_writer import pack_model, with_appended
 from lowtide.importers.tflite import TfliteImport
 from lowtide.importers.tflite_arena import OFFLINE_METADATA, MicroArena, micro_arena

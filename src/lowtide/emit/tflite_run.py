@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowtide.errors import LowtideError, MissingDependency
+from lowtide.importers.runtime_process import NoAnswer, run_runtime
 from lowtide.importers.tflite_arena import micro_arena
 from lowtide.importers.tflite_file import TfliteFile, parse_tflite
 from lowtide.importers.tflite_ops import present
@@ -30,7 +28,6 @@ from lowtide.importers.tflite_tensors import shape_of, type_of
 
 __all__ = ["LitertRun", "MicroRun", "RuntimeRefused", "random_inputs", "run_on_litert", "run_on_micro"]
 
-_TIMEOUT_SECONDS = 600.0
 _SPARE_BYTES = 64 * 2**20
 _SPARE_SHARE = 4
 _ALLOCATION = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
@@ -176,31 +173,13 @@ def _run(
         (folder / "model.tflite").write_bytes(data)
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         np.savez(folder / "inputs.npz", **inputs)  # type: ignore[arg-type]  # named arrays, which the stub forgets
-        printed = _run_child(runtime, folder)
-        answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+        try:
+            answer = run_runtime(_CHILD, folder, arguments=[runtime], last_words=_tail)
+        except NoAnswer as error:
+            raise RuntimeRefused(f"{_NAMES[runtime]} {error}") from None
         with np.load(folder / "outputs.npz") as stored:
             outputs = {key: stored[key] for key in stored.files}
-    return answer, outputs, printed
-
-
-def _run_child(runtime: str, folder: Path) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", _CHILD, runtime, str(folder)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=environment,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise RuntimeRefused(f"{runtime}: no result after {_TIMEOUT_SECONDS:.0f} s") from None
-    if done.returncode or not (folder / "answer.json").is_file():
-        how = f"died of signal {-done.returncode}" if done.returncode < 0 else "refuses the model"
-        raise RuntimeRefused(f"{_NAMES[runtime]} {how}: {_tail(done.stderr)}")
-    return done.stderr
+    return answer.fields, outputs, answer.printed
 
 
 def _tail(printed: str) -> str:

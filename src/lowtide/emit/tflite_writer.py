@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import io
 import os
-import tempfile
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lowtide.errors import FormatError, MissingDependency
-from lowtide.ir.serde.files import is_special_file, name_of_file
 
-__all__ = ["pack_model", "with_appended", "write_bytes_atomically"]
+__all__ = ["pack_model", "with_appended"]
 
 _IDENTIFIER = b"TFL3"
 _DATA_ALIGNMENT = 16  # the schema's force_align of buffers, which flatbuffers' Python ignores
@@ -72,34 +68,6 @@ def with_appended(flatbuffer: bytes, appended: bytes) -> bytes:
             for entry, content in zip(entries, contents, strict=True):
                 archive.writestr(entry, content, compress_type=zipfile.ZIP_STORED)
     return target.getvalue()
-
-
-def write_bytes_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a temporary file beside ``path``, then rename it: the old file or the whole new one is there.
-
-    Raises:
-        FormatError: The folder is missing or not writable, or the disk is full.
-    """
-    temporary: str | None = None
-    try:
-        if is_special_file(path):
-            Path(path).write_bytes(data)
-            return
-        target = Path(path).resolve()
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:32]}.", suffix=".tmp", dir=target.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(target)
-        temporary = None
-    except OSError as error:
-        raise FormatError(f"{name_of_file(path)}: cannot be written: {error.strerror or error}") from None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink(missing_ok=True)
 
 
 def _flatbuffers_builder() -> Any:

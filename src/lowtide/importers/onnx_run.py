@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +14,11 @@ from typing import Any
 from lowtide.errors import FormatError, MissingDependency
 from lowtide.importers.onnx_file import OnnxFile, onnx_module
 from lowtide.importers.onnx_options import LEVELS
+from lowtide.importers.runtime_process import NoAnswer, run_runtime
 
 __all__ = ["ObservedValue", "OptimisedModel", "optimise_onnx"]
 
 _CHILD = "lowtide.importers.onnx_child"
-_TIMEOUT_SECONDS = 600.0
 _LONGEST_MESSAGE = 400
 _ADDRESS_SPACE_SHARE = 2
 
@@ -95,23 +93,10 @@ def optimise_onnx(file: OnnxFile, *, level: str = "portable", seed: int = 0) -> 
 
 
 def _ask(folder: Path, where: str) -> dict[str, Any]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", _CHILD, str(folder)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=environment,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise FormatError(f"{where}: ONNX Runtime has no result after {_TIMEOUT_SECONDS:.0f} s") from None
-    if done.returncode or not (folder / "answer.json").is_file():
-        how = f"dies of signal {-done.returncode}" if done.returncode < 0 else "refuses the model"
-        raise FormatError(f"{where}: ONNX Runtime {how}: {_last_words(done.stderr)}")
-    answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+        answer = run_runtime(_CHILD, folder, last_words=_last_words).fields
+    except NoAnswer as error:
+        raise FormatError(f"{where}: ONNX Runtime {error}") from None
     if "refusal" in answer:
         raise FormatError(f"{where}: {answer['refusal']}")
     return answer

@@ -1,6 +1,6 @@
 """Profiled costs on disk, so that the second capture of a model times nothing.
 
-One JSON file per machine (processor, threads, torch) under ``$LOWTIDE_CACHE``, or ``~/.cache/lowtide``. It is only
+One JSON file per machine (processor, threads, torch) in lowtide's cache folder. It is only
 ever a help: a folder that cannot be written, a file that is broken or was written by another version means no cache,
 never an error.
 """
@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import logging
-import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,10 +18,11 @@ from typing import Any
 
 import torch
 
+from lowtide.cache import cache_folder
 from lowtide.errors import FormatError
 from lowtide.ir.serde import compact_json, load_document, write_atomically
 
-__all__ = ["CostCache", "cache_folder", "default_cost_cache", "machine_name"]
+__all__ = ["CostCache", "default_cost_cache", "machine_name"]
 
 _FORMAT = "lowtide.costs"
 _VERSION = 2
@@ -32,17 +32,6 @@ _MOST_FILES = 16
 _MOST_NUMBER = 2**53 - 1
 
 _logger = logging.getLogger("lowtide")
-
-
-def cache_folder() -> Path | None:
-    """Where lowtide caches: ``$LOWTIDE_CACHE``, or ``~/.cache/lowtide``; None where there is no home."""
-    given = os.environ.get("LOWTIDE_CACHE")
-    if given:
-        return Path(given)
-    try:
-        return Path.home() / ".cache" / "lowtide"
-    except RuntimeError:
-        return None
 
 
 def machine_name() -> str:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from lowtide.models.common import ExampleModel, cast_example, seeded
+from lowtide.models.common import ExampleModel, image_example
 
 __all__ = ["DenseNet", "densenet121_like", "densenet121_like_tiny"]
 
@@ -120,18 +119,16 @@ def densenet121_like(
     Returns:
         The model in training mode, ``(image,)``, and the cross entropy against fixed labels.
     """
-    with seeded(seed):
-        model = DenseNet(
+    return image_example(
+        lambda: DenseNet(
             growth=growth, layers_per_block=layers_per_block, num_classes=num_classes, dropout_p=dropout_p
-        ).train()
-        image = torch.randn(batch, 3, image_size, image_size)
-        labels = torch.randint(num_classes, (batch,))
-    model_cast, inputs = cast_example(model, (image,), dtype=dtype)
-
-    def cross_entropy(logits: Tensor) -> Tensor:
-        return functional.cross_entropy(logits.float(), labels)
-
-    return model_cast, inputs, cross_entropy
+        ),
+        batch=batch,
+        image_size=image_size,
+        num_classes=num_classes,
+        dtype=dtype,
+        seed=seed,
+    )
 
 
 def densenet121_like_tiny(*, dropout_p: float = 0.0, dtype: str = "float32", seed: int = 0) -> ExampleModel:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from lowtide.models.common import ExampleModel, cast_example, seeded
+from lowtide.models.common import ExampleModel, image_example
 
 __all__ = ["Inception", "inception_v3_like", "inception_v3_like_tiny"]
 
@@ -150,16 +149,14 @@ def inception_v3_like(
     Returns:
         The model in training mode, ``(image,)``, and the cross entropy against fixed labels.
     """
-    with seeded(seed):
-        model = Inception(width=width, num_blocks=num_blocks, num_classes=num_classes, dropout_p=dropout_p).train()
-        image = torch.randn(batch, 3, image_size, image_size)
-        labels = torch.randint(num_classes, (batch,))
-    model_cast, inputs = cast_example(model, (image,), dtype=dtype)
-
-    def cross_entropy(logits: Tensor) -> Tensor:
-        return functional.cross_entropy(logits.float(), labels)
-
-    return model_cast, inputs, cross_entropy
+    return image_example(
+        lambda: Inception(width=width, num_blocks=num_blocks, num_classes=num_classes, dropout_p=dropout_p),
+        batch=batch,
+        image_size=image_size,
+        num_classes=num_classes,
+        dtype=dtype,
+        seed=seed,
+    )
 
 
 def inception_v3_like_tiny(*, dropout_p: float = 0.0, dtype: str = "float32", seed: int = 0) -> ExampleModel:

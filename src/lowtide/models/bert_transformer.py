@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from lowtide.models.common import ExampleModel, cast_example, import_transformers, seeded
+from lowtide.models.common import ExampleModel, cast_example, import_transformers, loss_itself, seeded
 
 __all__ = ["MaskedLanguageModel", "bert", "bert_tiny"]
 
@@ -28,10 +28,6 @@ class MaskedLanguageModel(nn.Module):
         """Returns the mean cross entropy over the tokens whose label is not -100, a scalar."""
         loss: Tensor = self.model(input_ids=input_ids, labels=labels).loss
         return loss
-
-
-def _loss_itself(loss: Tensor) -> Tensor:
-    return loss
 
 
 def bert(
@@ -86,7 +82,7 @@ def bert(
     is_masked[:, 0] = True  # a batch without any masked token would have no loss
     input_ids = labels.masked_fill(is_masked, 0)
     model_cast, inputs = cast_example(model, (input_ids, labels.masked_fill(~is_masked, -100)), dtype=dtype)
-    return model_cast, inputs, _loss_itself
+    return model_cast, inputs, loss_itself
 
 
 def bert_tiny(

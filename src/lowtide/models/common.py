@@ -10,10 +10,21 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from lowtide.errors import InputError, MissingDependency
 
-__all__ = ["DTYPES", "ExampleModel", "LossFunction", "cast_example", "import_transformers", "parse_dtype", "seeded"]
+__all__ = [
+    "DTYPES",
+    "ExampleModel",
+    "LossFunction",
+    "cast_example",
+    "image_example",
+    "import_transformers",
+    "loss_itself",
+    "parse_dtype",
+    "seeded",
+]
 
 LossFunction: TypeAlias = Callable[[Tensor], Tensor]
 """Takes what the model returned, gives a scalar to call ``backward()`` on."""
@@ -56,6 +67,43 @@ def cast_example(model: nn.Module, inputs: tuple[Tensor, ...], *, dtype: str) ->
     target = parse_dtype(dtype)
     cast = tuple(value.to(target) if value.is_floating_point() else value for value in inputs)
     return model.to(target), cast
+
+
+def image_example(
+    make_model: Callable[[], nn.Module], *, batch: int, image_size: int, num_classes: int, dtype: str, seed: int
+) -> ExampleModel:
+    """Makes an image classifier with an example: random square images, random labels and their cross entropy.
+
+    Args:
+        make_model: Makes a module that maps [batch, 3, image_size, image_size] to logits [batch, num_classes];
+            called with torch's generator seeded.
+        batch: Images per step.
+        image_size: Height and width in pixels.
+        num_classes: Number of classes.
+        dtype: Type of weights and images, a name in `DTYPES`.
+        seed: Seed of weights, images and labels, in this order.
+
+    Returns:
+        The model in training mode, ``(image,)``, and the cross entropy against fixed labels.
+
+    Raises:
+        InputError: The dtype is not one of `DTYPES`.
+    """
+    with seeded(seed):
+        model = make_model().train()
+        image = torch.randn(batch, 3, image_size, image_size)
+        labels = torch.randint(num_classes, (batch,))
+    model_cast, inputs = cast_example(model, (image,), dtype=dtype)
+
+    def cross_entropy(logits: Tensor) -> Tensor:
+        return functional.cross_entropy(logits.float(), labels)
+
+    return model_cast, inputs, cross_entropy
+
+
+def loss_itself(loss: Tensor) -> Tensor:
+    """The loss of a model that returns its loss."""
+    return loss
 
 
 def import_transformers() -> ModuleType:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from lowtide.models.common import ExampleModel, cast_example, import_transformers, seeded
+from lowtide.models.common import ExampleModel, cast_example, import_transformers, loss_itself, seeded
 
 __all__ = ["CausalLanguageModel", "gpt2", "gpt2_eager_attention", "gpt2_tiny"]
 
@@ -29,10 +29,6 @@ class CausalLanguageModel(nn.Module):
         """Returns the mean cross entropy of the tokens, a scalar."""
         loss: Tensor = self.model(input_ids=input_ids, labels=input_ids, use_cache=False).loss
         return loss
-
-
-def _loss_itself(loss: Tensor) -> Tensor:
-    return loss
 
 
 def gpt2(
@@ -90,7 +86,7 @@ def gpt2(
         model = CausalLanguageModel(language_model).train()
         input_ids = torch.randint(vocabulary_size, (batch, sequence_length))
     model_cast, inputs = cast_example(model, (input_ids,), dtype=dtype)
-    return model_cast, inputs, _loss_itself
+    return model_cast, inputs, loss_itself
 
 
 def gpt2_eager_attention() -> ExampleModel:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from lowtide.models.common import ExampleModel, cast_example, import_transformers, seeded
+from lowtide.models.common import ExampleModel, image_example, import_transformers
 
 __all__ = ["ImageClassifier", "swin", "swin_tiny"]
 
@@ -85,16 +83,14 @@ def swin(
         drop_path_rate=drop_path_p,
         num_labels=num_classes,
     )
-    with seeded(seed):
-        model = ImageClassifier(transformers.SwinForImageClassification(config)).train()
-        image = torch.randn(batch, 3, image_size, image_size)
-        labels = torch.randint(num_classes, (batch,))
-    model_cast, inputs = cast_example(model, (image,), dtype=dtype)
-
-    def cross_entropy(logits: Tensor) -> Tensor:
-        return functional.cross_entropy(logits.float(), labels)
-
-    return model_cast, inputs, cross_entropy
+    return image_example(
+        lambda: ImageClassifier(transformers.SwinForImageClassification(config)),
+        batch=batch,
+        image_size=image_size,
+        num_classes=num_classes,
+        dtype=dtype,
+        seed=seed,
+    )
 
 
 def swin_tiny(

@@ -6,13 +6,13 @@ that read a storage and are never recomputed there; :func:`sequence_of` executes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lowtide.ir import Graph, Node
 from lowtide.planners.storages import Storages, find_storages, storage_size_bytes
 
-__all__ = ["FlatGraph", "Recomputation", "flatten", "sequence_of"]
+__all__ = ["FlatGraph", "Recomputation", "flatten", "sequence_of", "sequence_of_runs"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -147,13 +147,28 @@ def sequence_of(flat: FlatGraph, recomputations: Iterable[Recomputation]) -> lis
     Returns:
         Names of nodes: in each stage its recomputations by position, then the stage's own node.
     """
-    by_stage: dict[int, list[int]] = {}
+    runs_by_stage: dict[int, list[int]] = {}
     for recomputation in sorted(set(recomputations)):
-        by_stage.setdefault(recomputation.stage, []).append(recomputation.node)
+        runs_by_stage.setdefault(recomputation.stage, []).append(recomputation.node)
+    return sequence_of_runs(flat, runs_by_stage)
+
+
+def sequence_of_runs(flat: FlatGraph, runs_by_stage: Mapping[int, Sequence[int]]) -> list[str]:
+    """The executions of the runs of every stage, in the order in which they are given there, with the views they need.
+
+    Args:
+        flat: The graph.
+        runs_by_stage: Nodes that run in a stage before its own node; the last stage may lie behind the last node.
+
+    Returns:
+        Names of nodes.
+    """
     unfolding = _Unfolding(flat)
-    for stage in range(len(flat.nodes)):
-        for node in (*by_stage.get(stage, ()), stage):
+    for stage in range(len(flat.nodes) + 1):
+        for node in runs_by_stage.get(stage, ()):
             unfolding.execute(flat.nodes[node])
+        if stage < len(flat.nodes):
+            unfolding.execute(flat.nodes[stage])
     unfolding.refresh(flat.graph.outputs)
     return unfolding.sequence
 

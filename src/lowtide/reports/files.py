@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from lowtide.emit.tflite_writer import write_bytes_atomically
 from lowtide.errors import InputError
+from lowtide.ir.serde import write_bytes_atomically
 from lowtide.reports.memory_viz import memory_viz_pickle
 from lowtide.reports.optional import require_found
 from lowtide.reports.page import html_of_report
@@ -32,7 +32,7 @@ def save_report(report: Report, path: str | os.PathLike[str]) -> None:
         MissingDependency: What draws that format is not installed.
     """
     write = _WRITER_BY_ENDING[check_report_file(path)]
-    write_bytes_atomically(path, write(report))
+    write_bytes_atomically(path, [write(report)])
 
 
 def check_report_file(path: str | os.PathLike[str]) -> str:

@@ -17,9 +17,10 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from lowtide.cache import cache_folder
 from lowtide.errors import ShimError
 from lowtide.runtime.build_source import MODULE_NAME
 
@@ -29,7 +30,6 @@ __all__ = [
     "exclusive",
     "find_library",
     "library_in",
-    "lowtide_cache_folder",
     "prune",
     "remove_leftovers",
     "warn_once",
@@ -45,22 +45,9 @@ _logger = logging.getLogger("lowtide")
 _warned: set[str] = set()
 
 
-def lowtide_cache_folder(environment: Mapping[str, str] | None = None) -> Path | None:
-    """``$LOWTIDE_CACHE``, ``$XDG_CACHE_HOME/lowtide`` or ``~/.cache/lowtide``; None where there is no home."""
-    environment = os.environ if environment is None else environment
-    if environment.get("LOWTIDE_CACHE"):
-        return Path(environment["LOWTIDE_CACHE"]).absolute()
-    if environment.get("XDG_CACHE_HOME"):
-        return Path(environment["XDG_CACHE_HOME"]).absolute() / "lowtide"
-    try:
-        return Path.home() / ".cache" / "lowtide"
-    except RuntimeError:
-        return None
-
-
 def candidate_folders() -> tuple[Path, ...]:
     """Where shims may lie: in lowtide's cache, else right in the temporary folder, which is sticky."""
-    cache = lowtide_cache_folder()
+    cache = cache_folder()
     temporary = Path(tempfile.gettempdir()) / f"lowtide-shim-{os.geteuid()}"
     return (temporary,) if cache is None else (cache / "shim", temporary)
 

@@ -1,16 +1,13 @@
 """Packing, alignment, the appended zip, and files that are whole or not there."""
 
 import io
-import os
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lowtide.emit.tflite_builder import TfliteBuilder
-from lowtide.emit.tflite_writer import pack_model, with_appended, write_bytes_atomically
-from lowtide.errors import FormatError
+from lowtide.emit.tflite_writer import pack_model, with_appended
 from lowtide.importers.tflite_file import parse_tflite
 
 
@@ -67,30 +64,3 @@ def test_offsets_in_a_stored_zip_count_from_the_start_of_the_file() -> None:
 
 def test_no_zip_no_change() -> None:
     assert with_appended(model_bytes(), b"") == model_bytes()
-
-
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    path = tmp_path / "m.tflite"
-    path.write_bytes(b"old")
-    write_bytes_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "m.tflite"
-    path.write_bytes(b"old")
-
-    def full(self: Path, target: Path) -> Path:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(FormatError, match="cannot be written: No space left on device"):
-        write_bytes_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_device_is_written_as_it_is() -> None:
-    write_bytes_atomically(os.devnull, b"anything")
-    assert not Path(os.devnull).is_file()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lowtide.importers import torch_cost_cache
-from lowtide.importers.torch_cost_cache import CostCache, cache_folder, default_cost_cache, machine_name
+from lowtide.importers.torch_cost_cache import CostCache, default_cost_cache, machine_name
 
 
 def cache_in(folder: Path, machine: str = "m") -> CostCache:
@@ -99,14 +99,6 @@ def test_size_is_bounded_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.M
         other.put("mm", duration_ns=1, workspace_bytes=0)
         other.save()
     assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path / "mine"))
-    assert cache_folder() == tmp_path / "mine"
-    monkeypatch.delenv("LOWTIDE_CACHE")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / ".cache" / "lowtide"
 
 
 def test_the_file_is_read_once_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
+from lowtide import registry
 from lowtide.errors import InputError
-from lowtide.planners import table
 from lowtide.planners.protocol import Planner
 from lowtide.planners.table import PLANNERS, planner_named, planner_names
 
@@ -26,12 +26,12 @@ def test_a_class_is_found_by_module_and_name() -> None:
 
 
 def test_planners_of_other_packages_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = EntryPoint("mine", "lowtide.planners.sqrt:SqrtPlanner", table.ENTRY_POINT_GROUP)
+    declared = EntryPoint("mine", "lowtide.planners.sqrt:SqrtPlanner", "lowtide.planners")
 
     def entry_points(*, group: str) -> EntryPoints:
         return EntryPoints([declared] if group == "lowtide.planners" else [])
 
-    monkeypatch.setattr(table, "entry_points", entry_points)
+    monkeypatch.setattr(registry, "entry_points", entry_points)
     assert "mine" in planner_names()
     assert planner_named("mine").name == "sqrt"
     with pytest.raises(InputError, match=f"choose one of {', '.join(planner_names())}, or name"):

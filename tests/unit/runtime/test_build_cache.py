@@ -16,7 +16,6 @@ from lowtide.runtime.build_cache import (
     exclusive,
     find_library,
     library_in,
-    lowtide_cache_folder,
     prune,
     writable_folder,
 )
@@ -29,14 +28,6 @@ def make_entry(folder: Path, number: int, *, used: float) -> Path:
     library_in(entry).chmod(0o700)
     os.utime(library_in(entry), (used, used))
     return entry
-
-
-def test_where_the_cache_is() -> None:
-    both = {"LOWTIDE_CACHE": "/mine", "XDG_CACHE_HOME": "/xdg"}
-    assert lowtide_cache_folder(both) == Path("/mine")
-    assert lowtide_cache_folder({"XDG_CACHE_HOME": "/xdg"}) == Path("/xdg/lowtide")
-    assert lowtide_cache_folder({}) == Path.home() / ".cache" / "lowtide"
-    assert lowtide_cache_folder({"LOWTIDE_CACHE": "here"}) == Path.cwd() / "here"
 
 
 def test_without_a_home_only_the_temporary_folder_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lowtide.ir.serde.files import (
     parse_json,
     read_text,
     write_atomically,
+    write_bytes_atomically,
 )
 from lowtide.ir.serde.graph_json import GRAPH_VERSION, graph_from_document, graph_sha256, graph_to_document
 from lowtide.ir.serde.plan_json import PLAN_VERSION, plan_from_document, plan_to_document
@@ -45,6 +46,7 @@ __all__ = [
     "trace_from_lines",
     "trace_to_lines",
     "write_atomically",
+    "write_bytes_atomically",
 ]
 
 PathLike = str | os.PathLike[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -21,6 +22,7 @@ __all__ = [
     "parse_json",
     "read_text",
     "write_atomically",
+    "write_bytes_atomically",
 ]
 
 MAX_FILE_BYTES = 2**30
@@ -96,7 +98,16 @@ def compact_json(document: Any) -> str:
 
 
 def write_atomically(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
-    """Write text to a temporary file beside ``path``, then rename it, so that nothing half written is ever seen.
+    """Write text as :func:`write_bytes_atomically` writes bytes.
+
+    Raises:
+        FormatError: The folder is missing or not writable, or the disk is full.
+    """
+    write_bytes_atomically(path, (chunk.encode("utf-8") for chunk in chunks))
+
+
+def write_bytes_atomically(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> None:
+    """Write a temporary file beside ``path``, then rename it, so that nothing half written is ever seen.
 
     A symbolic link stays and its target is written. A device or pipe (``/dev/null``, ``/dev/stdout``) is written as it
     is: a rename would put a file in its place.
@@ -107,12 +118,12 @@ def write_atomically(path: str | os.PathLike[str], chunks: Iterable[str]) -> Non
     temporary: str | None = None
     try:
         if is_special_file(path):
-            with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+            with Path(path).open("wb") as file:
                 file.writelines(chunks)
             return
         target = Path(path).resolve()
         descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:32]}.", suffix=".tmp", dir=target.parent)
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.writelines(chunks)
         Path(temporary).chmod(0o666 & ~_current_umask())
         Path(temporary).replace(target)
@@ -121,7 +132,8 @@ def write_atomically(path: str | os.PathLike[str], chunks: Iterable[str]) -> Non
         raise FormatError(f"{name_of_file(path)}: cannot be written: {error.strerror or error}") from None
     finally:
         if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink(missing_ok=True)
 
 
 def is_special_file(path: str | os.PathLike[str]) -> bool:

@@ -19,9 +19,8 @@ from lowtide.planners.cpsat.course import Course
 from lowtide.planners.cpsat.cuts import add_stage_cut
 from lowtide.planners.cpsat.model import build_model
 from lowtide.planners.cpsat.problem import Problem
-from lowtide.planners.cpsat.sequence import sequence_from_runs
 from lowtide.planners.cpsat.stages import Carried, StageCase, carry_out, carry_out_in_order
-from lowtide.planners.flat import FlatGraph
+from lowtide.planners.flat import FlatGraph, sequence_of_runs
 from lowtide.planners.profile import peak_bytes
 
 __all__ = ["Ending", "Loop"]
@@ -147,7 +146,7 @@ class Loop:
         if not self._is_executable:
             return
         graph, problem = self._flat.graph, self._model.problem
-        sequence = sequence_from_runs(self._flat, runs_by_stage)
+        sequence = sequence_of_runs(self._flat, runs_by_stage)
         most = max((sequence.count(name) for name in set(sequence)), default=0)
         if problem.max_copies is not None and most > problem.max_copies:
             return

@@ -1,6 +1,6 @@
 """Steps as executions and copies, by hand."""
 
-from lowtide.emit.tflite_program import Execution, program_of
+from lowtide.emit.program import Execution, program_of
 from lowtide.ir import Compute, Evict, Graph, Input, Node, Value
 
 
