@@ -64,7 +64,7 @@ def test_profiled_matmul_takes_about_as_long_as_the_clock_says() -> None:
         torch.mm(a, b)
         samples.append(time.perf_counter_ns() - start)
     (cost,) = profile(trace(torch.mm, a, b))
-    assert 0.3 < cost.duration_ns / sorted(samples)[4] < 3.5
+    assert 0.1 < cost.duration_ns / sorted(samples)[4] < 10  # a unit wrong would be a thousand
 
 
 def test_larger_ops_cost_more() -> None:

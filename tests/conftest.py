@@ -1,0 +1,31 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def num_calls() -> Callable[[Callable[[], Any]], int]:
+    """Counts the calls that Python makes while something runs: work that repeats, where time does not."""
+
+    def count(run: Callable[[], Any]) -> int:
+        events = 0
+
+        def note(_frame: object, event: str, _argument: object) -> None:
+            nonlocal events
+            events += event in {"call", "c_call"}
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            run()
+        finally:
+            sys.setprofile(before)
+        return events
+
+    return count
