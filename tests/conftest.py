@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """A shell that starts us in the background has us ignore Ctrl-C, and so all that we start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

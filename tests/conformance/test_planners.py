@@ -6,6 +6,7 @@ A planner that is added to ``lowtide.planners.table`` is tested here without fur
 from __future__ import annotations
 
 import heapq
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -233,6 +234,19 @@ def test_a_planner_that_is_told_to_stop_answers_by_the_rules(planner: Planner) -
     request, _ = ask(planner, graph, baseline(graph).peak_bytes)
     request = replace(request, budget_bytes=baseline(graph).peak_bytes * 3 // 4, should_stop=lambda: True)
     check_proposal(request, planner.propose(request))
+
+
+def test_ctrl_c_is_pythons_after_planning_as_before(planner: Planner) -> None:
+    """A solver that takes SIGINT over and leaves it to the system would have the next Ctrl-C kill the process."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    try:
+        graph = training_chain_graph(8, size_bytes=4)
+        ask(planner, graph, budget_of(graph, "halfway"))
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT]
 
 
 def test_a_graph_without_nodes_is_planned(planner: Planner) -> None:

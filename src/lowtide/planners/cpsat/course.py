@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from ortools.sat.python import cp_model
 
 from lowtide.ir import Incumbent, Step
+from lowtide.planners.cp_solving import run_solver
 from lowtide.planners.protocol import PlanRequest
 
 __all__ = ["Course"]
-
-_POLL_SECONDS = 0.1
 
 
 class Course:
@@ -78,30 +75,14 @@ class Course:
             return True
         return self._request.should_stop is not None and self._request.should_stop()
 
-    @contextmanager
-    def stopping(self, solver: cp_model.CpSolver) -> Iterator[None]:
-        """Stop a solver when somebody asks to."""
-        should_stop = self._request.should_stop
-        if should_stop is None:
-            yield
-            return
-        is_done = threading.Event()
-        watcher = threading.Thread(target=_watch, args=(solver, should_stop, is_done), daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            is_done.set()
-            watcher.join()
+    def solve(
+        self, solver: cp_model.CpSolver, model: cp_model.CpModel, callback: cp_model.CpSolverSolutionCallback
+    ) -> int:
+        """Solve a model until somebody asks to stop; returns the status."""
+        return run_solver(solver, model, callback, should_stop=self._request.should_stop)
 
     def _note(self) -> None:
         incumbent = Incumbent(time.monotonic() - self._started, self.duration, self.lower_bound_duration)
         self.incumbents.append(incumbent)
         if self._request.on_progress is not None:
             self._request.on_progress(incumbent)
-
-
-def _watch(solver: cp_model.CpSolver, should_stop: Callable[[], bool], is_done: threading.Event) -> None:
-    while not is_done.wait(_POLL_SECONDS):
-        if should_stop():
-            solver.stop_search()

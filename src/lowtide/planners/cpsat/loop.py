@@ -80,8 +80,7 @@ class Loop:
         """One round; None where it takes another one."""
         solver = self._solver(seconds)
         self._aim()
-        with self._course.stopping(solver):
-            status = solver.solve(self._model.model, _Solutions(self))
+        status = self._course.solve(solver, self._model.model, _Solutions(self))
         assert status != cp_model.MODEL_INVALID, self._model.model.validate()
         baseline_duration = self._flat.graph.baseline_duration
         if status == cp_model.INFEASIBLE:

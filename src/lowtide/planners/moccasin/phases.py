@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from ortools.sat.python import cp_model
 
 from lowtide.ir import Graph, Incumbent, Step
+from lowtide.planners.cp_solving import run_solver
 from lowtide.planners.moccasin.model import build_model, total_duration
 from lowtide.planners.moccasin.problem import Problem
 from lowtide.planners.moccasin.steps import RetainedCopy, Run, steps_from_retention
@@ -25,8 +26,6 @@ from lowtide.planners.moccasin.variables import Variables
 __all__ = ["Outcome", "SearchLimits", "solve"]
 
 logger = logging.getLogger("lowtide")
-
-_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,26 +184,9 @@ def _run(
     course: _Course,
     callback: cp_model.CpSolverSolutionCallback,
 ) -> int:
-    """Solve, while a thread asks now and then whether to stop."""
-    is_done = threading.Event()
-
-    def watch(should_stop: Callable[[], bool]) -> None:
-        while not is_done.wait(_POLL_SECONDS):
-            if should_stop():
-                solver.stop_search()
-
     if isinstance(callback, _BetterPlan):
         solver.best_bound_callback = course.bound
-    should_stop = course.limits.should_stop
-    watcher = threading.Thread(target=watch, args=(should_stop,), daemon=True) if should_stop is not None else None
-    if watcher is not None:
-        watcher.start()
-    try:
-        return int(solver.solve(model, callback))
-    finally:
-        is_done.set()
-        if watcher is not None:
-            watcher.join()
+    return run_solver(solver, model, callback, should_stop=course.limits.should_stop)
 
 
 def _hint_baseline(model: cp_model.CpModel, problem: Problem, variables: Variables) -> None:
