@@ -4,7 +4,8 @@
 PYTHON ?= python3
 # Where pip finds torch's CPU build, if not by itself: make test TORCH_PIP_ARGS="--index-url URL"
 TORCH_PIP_ARGS ?=
-PYTEST_ARGS ?= -n auto --dist loadfile
+# A worker that crashes ends the run: xdist would wait forever for the tests that it had left.
+PYTEST_ARGS ?= -n auto --dist loadfile --max-worker-restart=0
 DEMO_ARGS ?=
 FILES ?= .
 
