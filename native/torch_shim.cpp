@@ -158,7 +158,7 @@ void run_guest(Runtime& runtime, const OpInfo& info, const c10::OperatorHandle& 
   call.end();
 }
 
-// In a thread that has not entered the budget.
+// In a thread that has not entered the budget, or in the kernel of a foreign op.
 void hook_of_guest(const c10::OperatorHandle& op, c10::DispatchKeySet below, Stack* stack) {
   std::unique_lock<std::recursive_mutex> lock(shim_mutex());
   Runtime* runtime = shim().runtime.get();
@@ -192,7 +192,7 @@ void tell(const std::vector<Told>& told) {
 void hook(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kHookKey);
   Runtime* runtime = inside();
-  if (runtime == nullptr) return hook_of_guest(op, below, stack);
+  if (runtime == nullptr || is_in_foreign_kernel) return hook_of_guest(op, below, stack);
   std::unique_lock<std::recursive_mutex> lock(shim_mutex());
   const OpInfo& info = runtime->ops().of(op);
   if (info.mode == Mode::kPass) {
@@ -240,9 +240,11 @@ bool hides_from_fallback(const c10::OperatorHandle& op) {
          op.hasKernelForDispatchKey(DispatchKey::CPU);
 }
 
-// Views and the like: the dispatcher skips the hook for them, as if it were not there.
+// Views and the like: the dispatcher skips the hook for them, as if it were not there. Only calls are spared that way:
+// kernels at BackendSelect choose the next kernel themselves.
 bool is_passed(const c10::OperatorHandle& op) {
-  return op.hasSchema() && !op.hasKernelForDispatchKey(kHookKey) && read_schema(op).mode == Mode::kPass;
+  return op.hasSchema() && !op.hasKernelForDispatchKey(kHookKey) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::BackendSelect) && read_schema(op).mode == Mode::kPass;
 }
 
 void register_hooks() {
@@ -503,6 +505,7 @@ Handle* handle_of_tensor(const at::Tensor& tensor) {
 
 template <typename Action>
 void act_on(const at::Tensor& tensor, Action action) {
+  ++num_escapes;
   const py::gil_scoped_release no_gil;
   const Lock lock(shim_mutex());
   Handle* handle = handle_of_tensor(tensor);

@@ -15,6 +15,7 @@
 
 #include "torch_shim_guest.hpp"
 #include "torch_shim_runtime.hpp"
+#include "torch_shim_threads.hpp"
 
 namespace lowtide::shim {
 
@@ -31,7 +32,9 @@ class Call {
   ~Call() {
     if (recipe_) runtime_.give_recipe(std::move(recipe_));
     for (const Use& use : uses_) {
-      if (use.handle != nullptr) runtime_.end_use(use.handle);
+      if (use.handle == nullptr) continue;
+      if (is_running_ && use.is_written) --use.handle->num_writers;
+      runtime_.end_use(use.handle);
     }
   }
 
@@ -62,13 +65,22 @@ class Call {
     redirect_copies();
     prepare_cost();
     if (info_.is_random) save_randomness();
-    if (mutated_.empty() && runtime_.is_scarce()) saved_stack_.emplace(stack_);
+    if (mutated_.empty() && !info_.is_foreign && runtime_.is_scarce()) saved_stack_.emplace(stack_);
+    for (const Use& use : uses_) {
+      if (use.handle != nullptr && use.is_written) ++use.handle->num_writers;
+    }
+    is_running_ = true;
+    escapes_before_ = num_escapes;
     raw_before_ = runtime_.raw_bytes();
     runtime_.set_running(&info_, temper_);
   }
 
   // Without the lock.
   void execute() {
+    if (info_.is_foreign) {
+      const ForeignKernel foreign;
+      return info_.handle.redispatchBoxed(below_, &stack_);
+    }
     const c10::impl::ExcludeDispatchKeyGuard below_the_hook(c10::DispatchKey::CustomRNGKeyId);
     if (is_replayable_) {
       recipe_->info = &info_;
@@ -84,7 +96,7 @@ class Call {
   void execute_shielded() { info_.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack_); }
 
   // The op has found no room, and everything that it had taken is given back: whether there is a hole now for all of
-  // that, so that it may run once more. Only where nothing was written yet that counts.
+  // that, so that it may run once more. Only where nothing was written yet that counts, and never a foreign kernel.
   bool make_way() {
     if (!saved_stack_ || !statistics_.empty()) return false;
     if (num_retries_++ == Engine::kMaxRetries) return false;
@@ -117,6 +129,7 @@ class Call {
 
   void end() {
     runtime_.set_running(nullptr, Temper::kResident);
+    if (has_leaked()) is_replayable_ = false;
     if (info_.mode == Mode::kTrack) collect_outputs();
     Engine::Call call;
     call.cost = std::round(cost_of(info_, work_));  // traces hold whole numbers
@@ -154,6 +167,8 @@ class Call {
   bool is_replayable_;
   bool writes_parameter_ = false;
   bool has_begun_ = false;
+  bool is_running_ = false;
+  std::uint64_t escapes_before_ = 0;
   bool has_statistics_ = false;
   Temper temper_ = Temper::kCheap;
   Work work_;
@@ -169,7 +184,7 @@ class Call {
   c10::SmallVector<Engine::Output, 4> outputs_;
   c10::SmallVector<Handle*, 4> handles_;  // of the outputs
   std::vector<bool> targets_;  // by output: its memory was there before the op
-  std::vector<std::pair<Handle*, void*>> redirected_;  // and where its bytes were
+  std::vector<std::pair<const Use*, void*>> redirected_;  // and where its bytes were
 
   const at::IValue* arguments() const { return stack_.data() + (stack_.size() - info_.arguments.size()); }
 
@@ -383,15 +398,15 @@ class Call {
     for (const auto& [cell, spot] : runtime_.engine().copies()) {
       for (const Use& use : uses_) {
         if (use.handle == nullptr || use.cell != cell) continue;
-        redirected_.emplace_back(use.handle, runtime_.data_of(cell));
+        redirected_.emplace_back(&use, runtime_.data_of(cell));
         runtime_.put(use.handle, runtime_.arena().at(spot.offset));
       }
     }
   }
 
   void undo_copies() {
-    for (const auto& [handle, address] : redirected_) {
-      if (!handle->is_gone) runtime_.put(handle, address);
+    for (const auto& [use, address] : redirected_) {
+      if (use->handle->cell == use->cell) runtime_.put(use->handle, address);
     }
     redirected_.clear();
   }
@@ -413,6 +428,13 @@ class Call {
   }
 
   // ------------------------------------------------------------------ after the op
+  // Whether the kernel has given an address away, or somebody else has given other contents to what it used.
+  bool has_leaked() const {
+    return num_escapes != escapes_before_ || std::any_of(uses_.begin(), uses_.end(), [](const Use& use) {
+             return use.handle != nullptr && !use.handle->is_gone && use.handle->cell != use.cell;
+           });
+  }
+
   void collect_outputs() {
     for (std::size_t number = 0; number < uses_.size(); ++number) {
       Use& use = uses_[number];
@@ -444,13 +466,14 @@ class Call {
       is_replayable_ = false;
       return;
     }
-    const online::Cell& cell = runtime_.engine().cell(use.cell);
+    const CellId overwritten = use.handle->cell;  // not the one it began with, where its address was given away
+    const online::Cell& cell = runtime_.engine().cell(overwritten);
     work_.output_bytes += static_cast<double>(cell.size);
     // A leaf that nobody could miss stays the cell it is.
     if (!is_replayable_ && cell.producer == kNone && cell.consumers.empty()) return;
     Engine::Output output;
     output.size = cell.size;
-    output.overwrites = use.cell;
+    output.overwrites = overwritten;
     use.output = add_output(output, use.handle, {Place::Kind::kOverwrite, number, -1});
   }
 
@@ -518,8 +541,8 @@ class Call {
     for (const Use& use : uses_) {
       if (!use.is_statistic || use.handle->is_gone) continue;
       Engine::Output output;
-      output.size = runtime_.engine().cell(use.cell).size;
-      output.overwrites = use.cell;
+      output.size = runtime_.engine().cell(use.handle->cell).size;
+      output.overwrites = use.handle->cell;
       outputs_.push_back(output);
       handles_.push_back(use.handle);
     }
@@ -541,12 +564,20 @@ class Call {
     return record;
   }
 
+  // The cell that has an input's bytes now.
+  CellId present(CellId input) const {
+    for (const Use& use : uses_) {
+      if (use.cell == input && use.handle != nullptr && use.handle->cell != kNone) return use.handle->cell;
+    }
+    return input;
+  }
+
   void write_note(Note& note, const Engine::Call& call, const c10::SmallVectorImpl<CellId>& inputs) {
     note.op = &info_;
     note.cost = call.cost;
     note.flags = (call.is_backward ? Note::kBackward : 0) | (call.is_replayable ? Note::kReplayable : 0) |
                  (info_.is_random ? Note::kRandom : 0) | (static_cast<std::int32_t>(temper_) << Note::kTemperShift);
-    for (const CellId input : inputs) note.inputs.push_back(runtime_.notes().name_of(input));
+    for (const CellId input : inputs) note.inputs.push_back(runtime_.notes().name_of(present(input)));
     for (std::size_t index = 0; index < outputs_.size(); ++index) {
       const Engine::Output& output = outputs_[index];
       const bool is_target = index < targets_.size() && targets_[index];

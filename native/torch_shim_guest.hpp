@@ -1,15 +1,17 @@
-// One operator of a thread that did not enter the budget, on tensors that lie in it.
+// One operator of a guest, on tensors that lie in the budget: a thread that did not enter it, or the kernel of a foreign
+// op (torch.library), which may call others on tensors that its schema does not name.
 //
-//   its inputs    recomputed where they are absent, locked while it runs
-//   its outputs   outside the arena, as everything else that thread makes
+//   its inputs    recomputed where they are absent, pinned while it runs
+//   its outputs   outside the arena, as everything else that thread makes; in it, and not to be evicted, for a kernel
 //
 // Nothing is recorded: what such an op writes in place into the arena cannot be recomputed from then on. So every
-// thread reads right values, whatever the thread that entered evicts meanwhile.
+// guest reads right values, whatever is evicted meanwhile.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/SmallVector.h>
 
+#include <span>
 #include <vector>
 
 #include "torch_shim_runtime.hpp"
@@ -18,12 +20,15 @@ namespace lowtide::shim {
 
 // The contents of a storage are no longer those that anything was computed from: what was, and could be wanted again, is
 // kept or recomputed from the old contents. With the lock held.
+//
+// A call that is writing it right now has seen to those already, or leaves the old contents behind as a ghost: from bytes
+// that are half written, nothing is recomputed.
 inline void renew(Runtime& runtime, Handle* handle) {
   Engine& engine = runtime.engine();
   const CellId old = handle->cell;
   if (engine.cell(old).producer == kNone && engine.cell(old).consumers.empty()) return;
   const std::vector<CellId> cells{old};
-  engine.begin(cells, cells, false);
+  engine.begin(cells, handle->num_writers > 0 ? std::span<const CellId>() : cells, false);
   std::vector<Engine::Output> outputs(1);
   outputs[0].size = engine.cell(old).size;
   outputs[0].overwrites = old;
@@ -40,6 +45,7 @@ inline void renew(Runtime& runtime, Handle* handle) {
   std::vector<CellId> made;
   engine.end(call, cells, outputs, made);
   runtime.bind(handle, made.front());
+  runtime.hold(handle);
   if (notes.is_on) notes.last().outputs = {notes.name(engine, made.front())};
   if (handle->external == nullptr) runtime.put(handle, runtime.data_of(made.front()));
 }

@@ -73,8 +73,10 @@ struct Handle {
   c10::intrusive_ptr<c10::StorageImpl> external;  // memory outside the arena
   std::uint64_t stamp = 0;                        // the call that saw it last ...
   std::int32_t use = -1;                          // ... as which of its uses
-  std::int32_t num_calls = 0;                     // calls in progress that use it
+  std::int32_t num_calls = 0;                     // calls in progress that use it ...
+  std::int32_t num_writers = 0;                   // ... and of these, how many write it
   bool is_gone = false;                           // its storage died during one of them
+  bool is_held = false;                           // pinned until they are done, see Runtime::hold
   bool is_exposed = false;                        // others may write its bytes: nothing is recomputed from them ...
   bool is_parameter = false;                      // ... unless it is one: only optimizers write those
   bool is_shared = false;                         // memory that others may write to (numpy): see check_unchanged
@@ -256,8 +258,22 @@ class Runtime final : public online::Host {
     if (handle->num_calls == 0) delete handle;
   }
 
+  // Calls in progress have locked an older cell, whose bytes this one has taken over: they stay where they are until
+  // the last of these calls is done.
+  void hold(Handle* handle) {
+    if (handle->num_calls == 0 || handle->is_held) return;
+    engine_.pin(handle->cell);
+    handle->is_held = true;
+  }
+
   void end_use(Handle* handle) {
-    if (--handle->num_calls == 0 && handle->is_gone) delete handle;
+    if (--handle->num_calls > 0) return;
+    const bool is_held = std::exchange(handle->is_held, false);
+    if (handle->is_gone) {
+      delete handle;
+    } else if (is_held && engine_.cell(handle->cell).pins > 0) {
+      engine_.unpin(handle->cell);
+    }
   }
 
   void* data_of(CellId cell) {

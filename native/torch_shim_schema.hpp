@@ -51,6 +51,7 @@ struct OpInfo {
   Mode mode = Mode::kTrack;
   FlopRule flops = FlopRule::kNone;
   bool is_replayable = true;
+  bool is_foreign = false;                   // anybody's kernel: it may call ops, and do what its schema does not say
   bool is_collective = false;                // goes on reading and writing after it has returned
   bool is_random = false;
   bool is_costly_by_element = false;         // transcendental functions
@@ -156,9 +157,12 @@ inline bool is_view_schema(const c10::FunctionSchema& schema) {
   return true;
 }
 
+inline bool is_foreign(std::string_view space) {
+  return space != "aten" && space != "prims" && space != "torchvision";
+}
+
 // Kernels with state or workspaces of their own: replaying mkldnn_rnn_layer crashed.
-inline bool is_opaque(std::string_view space, std::string_view name) {
-  if (space != "aten" && space != "prims" && space != "torchvision") return true;
+inline bool is_opaque(std::string_view name) {
   return name.find("rnn") != std::string_view::npos || name.find("lstm") != std::string_view::npos ||
          name.find("cudnn") != std::string_view::npos || name.find("_async") != std::string_view::npos;
 }
@@ -181,7 +185,8 @@ inline OpInfo read_schema(const c10::OperatorHandle& handle) {
   OpInfo info(handle);
   info.mode = detail::mode_of(handle, space, name);
   info.flops = detail::flop_rule(name);
-  info.is_replayable = !detail::is_opaque(space, name);
+  info.is_foreign = detail::is_foreign(space);
+  info.is_replayable = !info.is_foreign && !detail::is_opaque(name);
   info.is_collective = space == "c10d" || space == "_c10d_functional";
   info.is_random = handle.hasTag(at::Tag::nondeterministic_seeded);
   info.is_costly_by_element = detail::contains(detail::kCostlyNames, name);

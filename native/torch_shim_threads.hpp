@@ -43,6 +43,24 @@ class Visit {
   Membership before_;
 };
 
+// This thread is in the kernel of a foreign op: the ops that it calls are a guest's.
+inline thread_local bool is_in_foreign_kernel = false;
+
+class ForeignKernel {
+ public:
+  ForeignKernel() : before_(std::exchange(is_in_foreign_kernel, true)) {}
+  ForeignKernel(const ForeignKernel&) = delete;
+  ForeignKernel& operator=(const ForeignKernel&) = delete;
+  ~ForeignKernel() { is_in_foreign_kernel = before_; }
+
+ private:
+  bool before_;
+};
+
+// How often this thread has asked for bytes past the dispatcher. A kernel that does so is no function of its arguments:
+// whoever has the address may read and write through it at any time.
+inline thread_local std::uint64_t num_escapes = 0;
+
 // This thread's ops go through the hook from now on.
 inline void join_thread() {
   if (is_on.load() && !c10::impl::tls_is_dispatch_key_included(kHookKey)) {

@@ -321,9 +321,7 @@ class Engine {
   // The address of a cell escapes: make it resident, never evict or move it again.
   void pin(CellId id) {
     gather(std::span<const CellId>(&id, 1));
-    Cell& subject = tape_.cell(id);
-    if (subject.spot.home == Home::kPool) pool_.pin(subject.spot.block);
-    ++subject.pins;
+    pin_block(id);
     unlock(std::span<const CellId>(&id, 1));
   }
 
@@ -449,6 +447,12 @@ class Engine {
   void grow(std::int64_t size) {
     stats_.resident_bytes += size;
     stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.resident_bytes);
+  }
+
+  void pin_block(CellId id) {
+    Cell& subject = tape_.cell(id);
+    if (subject.spot.home == Home::kPool) pool_.pin(subject.spot.block);
+    ++subject.pins;
   }
 
   void settle_at(CellId id, const Spot& spot) {
@@ -703,7 +707,7 @@ class Engine {
   void prepare_mutation(CellId id, bool is_replayable) {
     if (is_leaf(id) || !is_replayable) {
       part_from_readers(id);
-    } else if (config_.is_copy_on_write) {
+    } else if (config_.is_copy_on_write && tape_.cell(id).pins == 0) {
       const Spot fresh = allocate(tape_.cell(id).size, Temper::kCheap);
       host_.copy(tape_.cell(id).spot, fresh, tape_.cell(id).size);
       copies_.emplace_back(id, fresh);
@@ -750,6 +754,10 @@ class Engine {
     for (std::size_t index = 0; index < copies_.size(); ++index) {
       if (copies_[index].first != old) continue;
       settle_at(fresh, copies_[index].second);
+      for (; before.pins > 0; --before.pins) {  // whoever asked for the address got the copy's
+        if (before.spot.home == Home::kPool) pool_.unpin(before.spot.block);
+        pin_block(fresh);
+      }
       copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(index));
       return;
     }

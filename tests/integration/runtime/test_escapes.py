@@ -266,6 +266,19 @@ def test_a_read_that_nothing_guards_raises_instead_of_lying(shim: ModuleType) ->
         assert torch.equal(value, source() * 2 + 1)
 
 
+@pytest.mark.parametrize("name", ["numpy", "to", "tolist", "torch.save", "numpy.from_dlpack", "copy"])
+def test_values_are_read_right_in_inference_mode(shim: ModuleType, name: str) -> None:
+    """There, views that may be copies come to the hook from kernels that choose the next kernel themselves."""
+    read = {**READS, "to": lambda value: value.to("cpu").clone()}[name]
+    plain = read(expected())
+    with session_of():
+        before = evicted(shim)
+        with torch.inference_mode():
+            for value in (before, evicted(shim)):
+                got = read(value)
+                assert torch.equal(got, plain) if isinstance(plain, Tensor) else got == plain
+
+
 def test_other_devices_are_refused_in_one_line(shim: ModuleType) -> None:
     from lowtide.errors import InputError
 
