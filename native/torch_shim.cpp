@@ -20,7 +20,9 @@
 #include <vector>
 
 #include "torch_shim_call.hpp"
+#include "torch_shim_closing.hpp"
 #include "torch_shim_guest.hpp"
+#include "torch_shim_replay.hpp"
 #include "torch_shim_runtime.hpp"
 #include "torch_shim_threads.hpp"
 

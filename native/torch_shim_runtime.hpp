@@ -15,12 +15,12 @@
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -28,91 +28,12 @@
 #include "torch_shim_arena.hpp"
 #include "torch_shim_cost.hpp"
 #include "torch_shim_errors.hpp"
+#include "torch_shim_handle.hpp"
 #include "torch_shim_notes.hpp"
 #include "torch_shim_recipe.hpp"
 #include "torch_shim_schema.hpp"
 
 namespace lowtide::shim {
-
-using online::CellId;
-using online::Engine;
-using online::Home;
-using online::kNone;
-using online::RecordId;
-using online::Spot;
-using online::Temper;
-
-void release_raw(void* pointer);     // deleter of memory that no cell owns
-void release_handle(void* context);  // deleter of a storage's bytes
-
-// Where an op that is tried again puts what it takes: best fit, so that pieces of scratch fill what others left.
-inline constexpr Temper kTightest = Temper::kExpensive;
-
-class Runtime;
-
-// Something that a listener wants to hear of.
-struct Told {
-  const char* kind = "";
-  CellId cell = kNone;
-  std::int64_t size = 0;
-  const OpInfo* op = nullptr;
-};
-
-// Bytes that could not be evicted when memory ran out.
-struct Holding {
-  const void* storage = nullptr;
-  std::int64_t size = 0;
-  std::string op;  // that made them, where that is known
-};
-
-struct Handle {
-  Runtime* runtime = nullptr;
-  CellId cell = kNone;
-  c10::StorageImpl* impl = nullptr;
-  c10::weak_intrusive_ptr<c10::StorageImpl> weak{c10::intrusive_ptr<c10::StorageImpl>()};
-  c10::intrusive_ptr<c10::StorageImpl> external;  // memory outside the arena
-  std::uint64_t stamp = 0;                        // the call that saw it last ...
-  std::int32_t use = -1;                          // ... as which of its uses
-  std::int32_t num_calls = 0;                     // calls in progress that use it ...
-  std::int32_t num_writers = 0;                   // ... and of these, how many write it
-  bool is_gone = false;                           // its storage died during one of them
-  bool is_held = false;                           // pinned until they are done, see Runtime::hold
-  bool is_exposed = false;                        // others may write its bytes: nothing is recomputed from them ...
-  bool is_parameter = false;                      // ... unless it is one: only optimizers write those
-  bool is_shared = false;                         // memory that others may write to (numpy): see check_unchanged
-  bool has_checksum = false;                      // ... and since it was written last, a record reads it:
-  std::uint64_t checksum = 0;                     // ... its contents then
-};
-
-struct ShimStats {
-  std::int64_t num_tracked = 0, num_passed = 0, num_foreign = 0, bytes_foreign = 0, num_externals = 0;
-  std::int64_t num_unreplayable = 0, num_retries = 0, num_survivors = 0, num_restored = 0, num_lost = 0;
-  double recompute_seconds = 0.0;
-};
-
-// Of bytes, quick and good enough to notice a change.
-inline std::uint64_t checksum_of(const void* data, std::size_t size) {
-  const auto* bytes = static_cast<const std::byte*>(data);
-  const auto mix = [](std::uint64_t sum, std::uint64_t word) {
-    sum = (sum ^ word) * 0x9E3779B97F4A7C15ULL;
-    return sum ^ (sum >> 29);
-  };
-  std::array<std::uint64_t, 4> lanes{1, 2, 3, 4};  // side by side: one alone waits for its own product
-  std::size_t at = 0;
-  for (; at + sizeof lanes <= size; at += sizeof lanes) {
-    std::array<std::uint64_t, 4> words;
-    std::memcpy(words.data(), bytes + at, sizeof words);
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) lanes[lane] = mix(lanes[lane], words[lane]);
-  }
-  std::uint64_t sum = size;
-  for (; at < size; at += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes + at, std::min(sizeof word, size - at));
-    sum = mix(sum, word);
-  }
-  for (const std::uint64_t lane : lanes) sum = mix(sum, lane);
-  return sum;
-}
 
 class Runtime final : public online::Host {
  public:
@@ -394,7 +315,7 @@ class Runtime final : public online::Host {
   }
 
   // ------------------------------------------------------------------ the engine's callbacks
-  void replay(RecordId record, std::vector<Spot>& spots) override;
+  void replay(RecordId record, std::vector<Spot>& spots) override;  // torch_shim_replay.hpp
 
   std::int64_t shortage() const override { return std::max<std::int64_t>(shortage_ - replay_raw_before_, 0); }
 
@@ -445,27 +366,10 @@ class Runtime final : public online::Host {
     if (static_cast<std::size_t>(record) < recipes_.size() && recipes_[record]) give_recipe(std::move(recipes_[record]));
   }
 
-  // ------------------------------------------------------------------ the end
+  // ------------------------------------------------------------------ the end, torch_shim_closing.hpp
   // Hand every tensor over to plain PyTorch: evicted ones are computed again, outside. Returns how many pointers into
   // the arena are left.
-  std::int64_t close() {
-    for (CellId cell = next_evicted(); cell != kNone; cell = next_evicted()) restore(cell);
-    std::int64_t num_pointers = static_cast<std::int64_t>(raw_.size());
-    for (Handle* handle : by_cell_) {
-      if (handle == nullptr || handle->external != nullptr) continue;
-      ++stats_.num_survivors;
-      num_pointers += let_go(handle);
-    }
-    for (auto& [storage, handle] : externals_) {
-      dropped_.push_back(std::move(handle->external));
-      delete handle;
-    }
-    externals_.clear();
-    by_cell_.clear();
-    recipes_.clear();
-    spare_recipes_.clear();
-    return num_pointers;
-  }
+  std::int64_t close();
 
   Arena take_arena() { return std::move(arena_); }
 
@@ -548,150 +452,13 @@ class Runtime final : public online::Host {
     if (found != externals_.end()) release_cell(found->second->cell);
   }
 
-  // ------------------------------------------------------------------ closing
-  CellId next_evicted() {
-    for (Handle* handle : by_cell_) {
-      if (handle != nullptr && handle->external == nullptr && !engine_.cell(handle->cell).is_resident()) {
-        return handle->cell;
-      }
-    }
-    return kNone;
-  }
-
-  // Compute an evicted survivor again and copy it out; others make room by going out first.
-  void restore(CellId cell) {
-    while (true) {
-      try {
-        engine_.materialize(cell);
-        ++stats_.num_restored;
-        return bring_out(cell);
-      } catch (const std::exception&) {
-        const CellId largest = largest_survivor();
-        if (largest == kNone) {
-          ++stats_.num_lost;
-          return abandon(cell);
-        }
-        bring_out(largest);
-      }
-    }
-  }
-
-  CellId largest_survivor() const {
-    CellId largest = kNone;
-    for (const Handle* handle : by_cell_) {
-      if (handle == nullptr || handle->is_exposed) continue;
-      const online::Cell& cell = engine_.cell(handle->cell);
-      if (cell.spot.home != Home::kPool || cell.pins > 0) continue;  // others have its address
-      if (largest == kNone || engine_.cell(handle->cell).size > engine_.cell(largest).size) largest = handle->cell;
-    }
-    return largest;
-  }
-
-  void bring_out(CellId cell) {
-    take_out(cell);
-    engine_.move_out(cell);
-    put(handle_by_cell(cell), taken_out_.at(cell).mutable_get());
-  }
-
-  // Nothing can compute it any more: it keeps the message that every read raises.
-  void abandon(CellId cell) {
-    Handle* handle = handle_by_cell(cell);
-    c10::DataPtr& data = handle->impl->_mutable_data_ptr_no_checks();
-    data.release_context();
-    data = c10::DataPtr(nullptr, c10::Device(c10::kCPU));
-    by_cell_[cell] = nullptr;
-    delete handle;
-  }
-
-  // Give a storage a DataPtr of its own; returns the number of pointers into the arena (0 or 1).
-  std::int64_t let_go(Handle* handle) {
-    c10::DataPtr& data = handle->impl->_mutable_data_ptr_no_checks();
-    void* address = data.get();
-    const CellId cell = handle->cell;
-    data.release_context();
-    delete handle;
-    const auto copied = taken_out_.find(cell);
-    if (copied != taken_out_.end() && copied->second.get() == address) {
-      data = std::move(copied->second);
-      return 0;
-    }
-    data = c10::DataPtr(address, address, &release_raw, c10::Device(c10::kCPU));
-    return 1;
-  }
+  // ------------------------------------------------------------------ closing, torch_shim_closing.hpp
+  CellId next_evicted();
+  void restore(CellId cell);
+  CellId largest_survivor() const;
+  void bring_out(CellId cell);
+  void abandon(CellId cell);
+  std::int64_t let_go(Handle* handle);
 };
-
-// ---------------------------------------------------------------------------------------------------- replay
-namespace detail {
-
-// The storage of a returned tensor that is not among the inputs.
-inline c10::StorageImpl* returned_storage(const Stack& stack, std::size_t num_returns, const Place& place) {
-  const at::IValue& value = stack[stack.size() - num_returns + static_cast<std::size_t>(place.index)];
-  const at::IValue& single = place.element < 0 ? value : value.toListRef()[static_cast<std::size_t>(place.element)];
-  return single.toTensor().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-}
-
-}  // namespace detail
-
-inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
-  const Recipe& recipe = *recipes_[record];
-  const std::vector<std::int64_t> sizes = engine_.tape().record(record).sizes;
-  if (is_listened_) told_.push_back({"recompute", kNone, 0, recipe.info});
-  const OpInfo* outer = std::exchange(running_, recipe.info);
-  const Temper outer_temper = std::exchange(temper_, static_cast<Temper>(engine_.tape().record(record).temper));
-  const auto started = std::chrono::steady_clock::now();
-  const bool was_replaying = std::exchange(is_replaying_, true);
-  if (std::exchange(failed_replay_, kNone) == record) temper_ = kTightest;
-  replay_raw_before_ = raw_bytes_;
-  shortage_ = 0;
-  const auto restore_running = [&] {
-    is_replaying_ = was_replaying;
-    running_ = outer;
-    temper_ = outer_temper;
-    stats_.recompute_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  };
-  try {
-    std::vector<void*> data;
-    data.reserve(recipe.uses.size());
-    for (const Recipe::UsedCell& use : recipe.uses) {
-      if (use.output < 0) {
-        check_unchanged(use.cell);
-        data.push_back(data_of(use.cell));
-        continue;
-      }
-      Spot& spot = spots[static_cast<std::size_t>(use.output)];
-      if (spot.home == Home::kAbsent) spot = engine_.allocate(sizes[static_cast<std::size_t>(use.output)], temper_);
-      data.push_back(arena_.at(spot.offset));
-    }
-    Stack stack = recipe.make_stack(data);
-    {
-      const c10::impl::ForceDispatchKeyGuard keys(recipe.thread_keys);
-      const c10::AutoGradMode grad_mode(recipe.is_grad_enabled);
-      const ReplayedNumerics numerics(recipe.numerics);
-      std::optional<ReplayedRandomness> randomness;
-      if (recipe.random) {
-        randomness.emplace(*recipe.random, generator_of(recipe.arguments.data(), recipe.arguments.size()));
-      }
-      recipe.info->handle.redispatchBoxed(recipe.keys, &stack);
-    }
-    for (std::size_t index = 0; index < recipe.places.size(); ++index) {
-      const Place& place = recipe.places[index];
-      if (place.kind != Place::Kind::kReturn) continue;
-      c10::StorageImpl* storage = detail::returned_storage(stack, recipe.info->num_returns, place);
-      const Raw* raw = raw_of(storage);
-      if (raw == nullptr || (sizes[index] != 0 && raw->size != sizes[index])) {
-        throw std::logic_error("lowtide: " + recipe.info->name + " gave other memory when it was run again");
-      }
-      spots[index] = take_raw(raw).spot;
-      c10::DataPtr& pointer = storage->_mutable_data_ptr_no_checks();
-      pointer.release_context();
-      pointer = c10::DataPtr(nullptr, c10::Device(c10::kCPU));
-    }
-  } catch (...) {
-    failed_replay_ = record;
-    restore_running();
-    throw;
-  }
-  restore_running();
-}
 
 }  // namespace lowtide::shim
