@@ -1,28 +1,18 @@
-"""The report as one HTML file that needs nothing else: script, style and figures are inside.
-
-Its content security policy forbids every request, so the browser itself sees to it that there is none. Whatever comes
-from outside (names of graphs, nodes, values, modules) is escaped: as HTML where it is text, and as JSON without ``<``
-where it is data.
-"""
+"""The report as one HTML file that needs nothing else: script, style and figures are inside."""
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Iterable
-from importlib import resources
 from typing import Any
 
 from lowtide.reports.page_columns import PageColumns, page_columns
-from lowtide.reports.page_plots import bokeh_script, plot_document
-from lowtide.reports.report import Fact, Report, Span, SpanKind, largest_at
+from lowtide.reports.page_parts import cards, document, escaped, footer, header, legend_key, switch
+from lowtide.reports.page_plots import plot_document
+from lowtide.reports.report import Report, Span, SpanKind, largest_at
 from lowtide.units import format_bytes
 
 __all__ = ["html_of_report"]
 
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
-)
 _ABOUT_MEMORY = (
     "Bytes held at each {step}. Plain is the same program without recomputation, stretched over the {step}s that "
     "recompute, so that both curves show the same place. Drag to zoom all pictures, hold Ctrl to zoom with the wheel."
@@ -60,37 +50,17 @@ def html_of_report(report: Report) -> str:
         [
             _header(report),
             "<main>",
-            _cards(report.headlines),
+            cards(report.headlines),
             _memory_section(report),
             _intervals_section(report),
             _addresses_section(report),
             _tensors_section(report),
             _facts_section(report),
             "</main>",
-            _footer(report, columns),
+            footer((*report.notes, *columns.notes)),
         ]
     )
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{_text(report.title)} · lowtide</title>",
-            f"<style>{_asset('report.css')}</style>",
-            "</head>",
-            "<body>",
-            body,
-            f'<script type="application/json" id="data">{_json(data)}</script>',
-            f"<script>{bokeh_script()}</script>",
-            f"<script>{_asset('report.js')}</script>",
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
+    return document(report.title, body, data)
 
 
 def _axes(report: Report, columns: PageColumns) -> dict[str, Any]:
@@ -103,40 +73,17 @@ def _axes(report: Report, columns: PageColumns) -> dict[str, Any]:
 
 def _header(report: Report) -> str:
     has_time = report.start_by_step[-1] > 0
-    axis = _switch("axis", [("step", f"{report.step_name}s"), ("time", "time")], pressed="step") if has_time else ""
-    theme = _switch("theme", [("light", "light"), ("dark", "dark")], pressed="")
-    return (
-        f'<header><div class="heading"><p class="brand">lowtide report</p><h1>{_text(report.title)}</h1>'
-        f'<p class="subtitle">{_text(report.subtitle)}</p></div><div class="switches">{axis}{theme}</div></header>'
-    )
-
-
-def _switch(name: str, choices: Iterable[tuple[str, str]], *, pressed: str) -> str:
-    buttons = "".join(
-        f'<button type="button" data-set-{name}="{key}" aria-pressed="{str(key == pressed).lower()}">{label}</button>'
-        for key, label in choices
-    )
-    return f'<div class="switch" role="group" aria-label="{name}">{buttons}</div>'
-
-
-def _cards(headlines: Iterable[Fact]) -> str:
-    cards = []
-    for fact in headlines:
-        kind = "detail fewer" if fact.detail.startswith("−") else "detail"
-        cards.append(
-            f'<div class="card"><dt>{_text(fact.name)}</dt><dd><div class="figure">{_text(fact.text)}</div>'
-            f'<div class="{kind}">{_text(fact.detail)}</div></dd></div>'
-        )
-    return f'<dl class="cards">{"".join(cards)}</dl>'
+    axis = switch("axis", [("step", f"{report.step_name}s"), ("time", "time")], pressed="step") if has_time else ""
+    return header("lowtide report", report.title, report.subtitle, axis)
 
 
 def _memory_section(report: Report) -> str:
-    legend = [_key("plain", "--plain")] if report.plain_peak_bytes is not None else []
-    legend.append(_key(report.held_name, "--held"))
+    legend = [legend_key("plain", "--plain")] if report.plain_peak_bytes is not None else []
+    legend.append(legend_key(report.held_name, "--held"))
     if report.budget_bytes is not None:
-        legend.append(_key(f"{report.budget_name} {format_bytes(report.budget_bytes)}", "--budget", "line"))
+        legend.append(legend_key(f"{report.budget_name} {format_bytes(report.budget_bytes)}", "--budget", "line"))
     if any(step.is_recompute for step in report.steps):
-        legend.append(_key("recomputation", "--recomputed", "tick"))
+        legend.append(legend_key("recomputation", "--recomputed", "tick"))
     return _plot_section(f"Memory over {report.step_name}s", _ABOUT_MEMORY, "memory", legend, report)
 
 
@@ -147,26 +94,21 @@ def _intervals_section(report: Report) -> str:
 def _addresses_section(report: Report) -> str:
     if not report.placed:
         return ""
-    legend = [*_kind_keys(report.placed), _key("free", "--free", "free")]
+    legend = [*_kind_keys(report.placed), legend_key("free", "--free", "free")]
     if report.budget_bytes is not None:
-        legend.append(_key(f"{report.budget_name} {format_bytes(report.budget_bytes)}", "--budget", "line"))
+        legend.append(legend_key(f"{report.budget_name} {format_bytes(report.budget_bytes)}", "--budget", "line"))
     return _plot_section(f"Addresses over {report.step_name}s", _ABOUT_ADDRESSES, "addresses", legend, report)
 
 
 def _kind_keys(spans: Iterable[Span]) -> list[str]:
     present = {span.kind for span in spans}
-    return [_key(str(kind), _VARIABLE_BY_KIND[kind]) for kind in SpanKind if kind in present]
-
-
-def _key(label: str, variable: str, shape: str = "") -> str:
-    paint = f"border-color:var({variable})" if shape == "line" else f"background:var({variable})"
-    return f'<li><i class="{shape}" style="{paint}"></i>{_text(label)}</li>'
+    return [legend_key(str(kind), _VARIABLE_BY_KIND[kind]) for kind in SpanKind if kind in present]
 
 
 def _plot_section(title: str, about: str, name: str, legend: Iterable[str], report: Report) -> str:
     return (
-        f'<section aria-labelledby="{name}-title"><h2 id="{name}-title">{_text(title)}</h2>'
-        f'<p class="about">{_text(about.format(step=report.step_name))}</p>'
+        f'<section aria-labelledby="{name}-title"><h2 id="{name}-title">{escaped(title)}</h2>'
+        f'<p class="about">{escaped(about.format(step=report.step_name))}</p>'
         f'<ul class="legend">{"".join(legend)}</ul><div class="plot" id="{name}"></div></section>'
     )
 
@@ -187,18 +129,18 @@ def _tensors_section(report: Report) -> str:
     )
     title = "Largest tensor at the peak" if len(largest) == 1 else f"The {len(largest)} largest tensors at the peak"
     return (
-        f'<section class="tensors"><h2>{title}</h2><p class="about">{_text(about)}</p><div class="scroll">'
+        f'<section class="tensors"><h2>{title}</h2><p class="about">{escaped(about)}</p><div class="scroll">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 
 
 def _tensor_row(span: Span, most_bytes: int, peak_bytes: int, *, has_modules: bool) -> str:
-    copy = f' <span class="kind">{_text(str(span.kind))}</span>' if span.kind is not SpanKind.FIRST else ""
-    module = f'<td class="module">{_text(span.module)}</td>' if has_modules else ""
+    copy = f' <span class="kind">{escaped(str(span.kind))}</span>' if span.kind is not SpanKind.FIRST else ""
+    module = f'<td class="module">{escaped(span.module)}</td>' if has_modules else ""
     share = 100 * span.size_bytes / peak_bytes if peak_bytes else 0.0
     width = f"width:{100 * span.size_bytes / most_bytes:.1f}%;background:var({_VARIABLE_BY_KIND[span.kind]})"
     return (
-        f'<tr><td>{_text(span.name)}{copy}</td>{module}<td class="op">{_text(span.maker)}</td>'
+        f'<tr><td>{escaped(span.name)}{copy}</td>{module}<td class="op">{escaped(span.maker)}</td>'
         f'<td class="size">{format_bytes(span.size_bytes)}</td><td class="size">{share:.1f} %</td>'
         f'<td class="share"><div class="bar" style="{width}"></div></td></tr>'
     )
@@ -206,32 +148,9 @@ def _tensor_row(span: Span, most_bytes: int, peak_bytes: int, *, has_modules: bo
 
 def _facts_section(report: Report) -> str:
     rows = "".join(
-        f"<tr><th scope='row'>{_text(fact.name)}</th><td>{_text(fact.text)}</td><td>{_text(fact.detail)}</td></tr>"
+        f"<tr><th scope='row'>{escaped(fact.name)}</th><td>{escaped(fact.text)}</td>"
+        f"<td>{escaped(fact.detail)}</td></tr>"
         for fact in report.facts
     )
     table = f"<table><tbody>{rows}</tbody></table>"
     return f'<section class="facts"><h2>Figures</h2><div class="scroll">{table}</div></section>'
-
-
-def _footer(report: Report, columns: PageColumns) -> str:
-    import lowtide
-
-    notes = "".join(f"<p>{_text(note)}</p>" for note in (*report.notes, *columns.notes))
-    return (
-        f"<footer>{notes}<p>lowtide {_text(lowtide.__version__)}. Drawn by BokehJS, © Anaconda, Inc., and Bokeh "
-        "Contributors, BSD 3-Clause; its licence is inside this file.</p></footer>"
-    )
-
-
-def _text(text: str) -> str:
-    return html.escape(text)
-
-
-def _json(data: Any) -> str:
-    """JSON that can stand in a script element, whatever names it holds."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _asset(name: str) -> str:
-    return resources.files("lowtide.reports").joinpath("assets", name).read_text(encoding="utf-8")
