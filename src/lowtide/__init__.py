@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         analyze,
         budget,
         capture,
+        compare,
         compile,  # noqa: A004 - the name users know from torch.compile
         last_compilation,
         minimum_budget,
@@ -85,6 +86,7 @@ __all__ = [
     "analyze",
     "budget",
     "capture",
+    "compare",
     "compile",
     "last_compilation",
     "load_graph",
@@ -111,6 +113,7 @@ _MODULE_BY_NAME = {
             "analyze",
             "budget",
             "capture",
+            "compare",
             "compile",
             "last_compilation",
             "minimum_budget",

@@ -3,6 +3,7 @@
     model ──capture──▶ Graph ──plan──▶ PlanResult ──require_plan──▶ VerifiedPlan ──compile──▶ the same model, within it
                          └───analyze──▶ Analysis (what holds the memory, and how far it can fall)
     Trace or Graph ──simulate──▶ Simulation (what an online policy would cost within a budget), ──sweep──▶ rows
+                   ──compare──▶ rows (all planners, bounds and policies within the same budgets; a model really trained)
 
 ``plan`` never trusts a planner: the referee replays what is proposed, every figure of a plan comes from that replay, a
 proposal that breaks a rule is an error that names the planner. torch and solvers are imported where they are used.
@@ -10,8 +11,10 @@ proposal that breaks a rule is an error that names the planner. torch and solver
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowtide.errors import InfeasibleBudget, InputError, MissingDependency, NoPlanFound
@@ -51,6 +54,7 @@ __all__ = [
     "analyze",
     "budget",
     "capture",
+    "compare",
     "compile",
     "dynamo_backend",
     "explain_missing_plan",
@@ -323,6 +327,73 @@ def sweep(
         on_row=on_row,
         should_stop=should_stop,
     )
+
+
+def compare(
+    source: Trace | Graph,
+    *,
+    budgets: Sequence[Budget],
+    planners: Sequence[str | Planner] | None = None,
+    policies: Sequence[str | Policy] | None = None,
+    model: str | None = None,
+    peers: Sequence[str] | None = None,
+    time_limit_seconds: float = 10.0,
+    seed: int = 0,
+    threads: int | None = None,
+    layout: str | Layouter | None = "best_fit",
+    output: str | os.PathLike[str] | None = None,
+    should_stop: StopCallback | None = None,
+) -> list[dict[str, Any]]:
+    """Put planners, proven bounds and online policies beside each other within the same budgets, on one cost model.
+
+    Args:
+        source: A graph; or a trace, of which the graph is taken.
+        budgets: Each as for :func:`plan`.
+        planners: Planners, their names, or ``pkg.mod:Class``; ``("all",)``: all of lowtide's own; None: those that suit
+            the graph's size and are installed.
+        policies: Policies, their names, or ``pkg.mod:Class``; None: all of lowtide's own.
+        model: Train this really, too, as ``pkg.module:function``: plainly, with what PyTorch offers, and with lowtide,
+            each in a process of its own. The source is its graph.
+        peers: What to train it with; None: everything in ``lowtide.comparison.peers.PEERS``.
+        time_limit_seconds: For each planner and each bound within each budget.
+        seed: Of all that draws.
+        threads: Of planners; None for all that this process may run on.
+        layout: As in :func:`plan`: with addresses, memory is the footprint.
+        output: Write rows here as they come, as JSON lines; those of an earlier call with the same options are not
+            computed again.
+        should_stop: True ends the comparison with the rows so far.
+
+    Returns:
+        Flat rows for ``pandas.DataFrame``: the plain graph, then budget by budget. What finds no plan is a row, too.
+
+    Raises:
+        InputError: Somebody or an option is not known, or the output is of another comparison.
+        UnitError: A budget cannot be read.
+        FormatError: The output is broken or cannot be written.
+        MeasureError: A model is to be trained, and bytes cannot be measured here.
+    """
+    from lowtide.comparison.comparing import compare_graph
+    from lowtide.comparison.options import choose_options
+    from lowtide.importers.trace_graph import graph_of_trace
+
+    _check_type("source", source, (Graph, Trace), "what load_graph, load_trace or capture returns")
+    graph = graph_of_trace(source) if isinstance(source, Trace) else source
+    options = choose_options(
+        num_nodes=len(graph.nodes),
+        planners=planners,
+        policies=policies,
+        peers=peers,
+        model=model,
+        time_limit_seconds=time_limit_seconds,
+        seed=seed,
+        threads=threads,
+        layout=layout,
+    )
+    path = None if output is None else Path(output)
+    compared = compare_graph(
+        graph, budgets=budgets, options=options, output=path, should_stop=should_stop or (lambda: False)
+    )
+    return [row.as_dict() for row in compared.rows]
 
 
 def minimum_budget(

@@ -61,7 +61,7 @@ def test_python_runs_as_it_stands(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_lowtide_commands_run_as_they_stand(tmp_path: Path) -> None:
     commands = [line for line in shell_lines() if line.startswith("lowtide ")]
-    assert {command.split()[1] for command in commands} == {"capture", "plan", "verify", "simulate", "doctor"}
+    assert {command.split()[1] for command in commands} == {"capture", "plan", "verify", "simulate", "compare", "doctor"}
     for command in commands:
         done = run(["bash", "-c", command], folder=tmp_path)
         assert done.returncode == 0, f"{command}: {done.stderr}"

@@ -17,6 +17,7 @@ import lowtide
 from lowtide.api import PlannerFailed
 from lowtide.cli.build import build
 from lowtide.cli.capture import capture
+from lowtide.cli.compare import compare
 from lowtide.cli.demo import demo
 from lowtide.cli.doctor import doctor
 from lowtide.cli.exit_codes import ExitCode
@@ -42,7 +43,7 @@ _app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, capture, plan, verify, export, doctor, build, simulate, sweep, report):
+for _command in (demo, capture, plan, verify, export, doctor, build, simulate, sweep, compare, report):
     _app.command()(_command)
 _app.command(context_settings=SCRIPT_CONTEXT)(run)
 

@@ -20,6 +20,7 @@ __all__ = [
     "SOURCE_HELP",
     "add_working_folder_to_path",
     "capture_target",
+    "is_target",
     "load_source",
     "load_trace",
 ]
@@ -73,7 +74,7 @@ def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
         from lowtide.importers.instances import load_any_graph
 
         return load_any_graph(source)
-    if _is_target(source):
+    if is_target(source):
         return capture_target(source, inference=False, costs="profiled")
     raise InputError(f"SOURCE {source!r} is no file: give {SOURCE_HELP.rstrip('.')}")
 
@@ -111,7 +112,7 @@ def capture_target(target: str, *, inference: bool, costs: str) -> Graph:
     Raises:
         InputError: There is no such function, it raises, or it returns something else.
     """
-    if not _is_target(target):
+    if not is_target(target):
         raise InputError(f"TARGET {target!r} is no function: write pkg.module:function")
     function = _find_function(target)
     try:
@@ -134,7 +135,8 @@ def add_working_folder_to_path() -> None:
         sys.path.insert(0, folder)
 
 
-def _is_target(text: str) -> bool:
+def is_target(text: str) -> bool:
+    """Whether a text is written as ``pkg.module:function``."""
     module, separator, attribute = text.partition(":")
     return bool(separator) and all(name.isidentifier() for dotted in (module, attribute) for name in dotted.split("."))
 

@@ -18,8 +18,10 @@
       model.grid_line_color = line;
     } else if (model.type === "Figure" || model.type === "Plot") {
       if (model.tags.includes("arena")) model.background_fill_color = color("--free");
-    } else if (model.name === "crosshair") {
+    } else if (model.name === "crosshair" || model.name === "front") {
       model.line_color = text;
+    } else if (model.name === "label") {
+      model.text_color = text;
     }
   }
 

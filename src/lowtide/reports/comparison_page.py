@@ -1,0 +1,122 @@
+"""A comparison as one HTML file that needs nothing else: pictures, and tables budget by budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lowtide.comparison.comparing import Comparison
+from lowtide.comparison.judging import JudgedRow
+from lowtide.comparison.rows import Kind
+from lowtide.comparison.words import (
+    MEASURED_HEADER,
+    MODELLED_HEADER,
+    Block,
+    blocks_of,
+    cells_of,
+    percent_words,
+    title_of,
+)
+from lowtide.reports.comparison_picture import Group, Picture, pictures_of
+from lowtide.reports.comparison_plots import comparison_document
+from lowtide.reports.page_parts import cards, document, escaped, footer, header, legend_key
+from lowtide.reports.report import Fact
+from lowtide.units import format_bytes
+
+__all__ = ["html_of_comparison"]
+
+_VARIABLE_BY_GROUP = {Group.PLAIN: "--input", Group.OURS: "--held", Group.OTHERS: "--plain"}
+_SHAPE_BY_GROUP = {Group.PLAIN: "", Group.OURS: "dot", Group.OTHERS: "diamond"}
+_MOST_CARDS = 5
+_NUM_TEXT_COLUMNS = 3
+
+
+def html_of_comparison(comparison: Comparison) -> str:
+    """Write a comparison as a page.
+
+    Raises:
+        MissingDependency: Bokeh is not installed.
+    """
+    pictures = pictures_of(comparison)
+    blocks = blocks_of(comparison)
+    body = "\n".join(
+        [
+            header("lowtide comparison", comparison.name or "unnamed graph", _subtitle(comparison)),
+            "<main>",
+            cards(_headlines(comparison, blocks)),
+            *map(_plot_section, pictures),
+            *map(_block_section, blocks),
+            "</main>",
+            footer(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes),
+        ]
+    )
+    return document(comparison.name or "comparison", body, comparison_document(pictures))
+
+
+def _subtitle(comparison: Comparison) -> str:
+    methods = {row.row.cell.method for row in comparison.rows if row.row.cell.kind in (Kind.PLANNER, Kind.POLICY)}
+    budgets = ", ".join(comparison.budgets)
+    return f"{title_of(comparison)}; {len(methods)} planners and policies within {budgets}"
+
+
+def _headlines(comparison: Comparison, blocks: Iterable[Block]) -> list[Fact]:
+    plain = next(row.row for row in comparison.rows if row.row.cell.kind is Kind.PLAIN)
+    facts = [Fact("plain peak", format_bytes(plain.needed_bytes or 0))]
+    for block in blocks:
+        if not block.is_measured:
+            name = f"fastest {block.title.partition(',')[0]}"
+            facts.append(_fastest(name, block.found[0]) if block.found else Fact(name, "no plan"))
+    return facts[:_MOST_CARDS]
+
+
+def _fastest(name: str, judged: JudgedRow) -> Fact:
+    increase = percent_words(judged.row.increase_percent or 0.0)
+    return Fact(name, increase, f"{judged.row.cell.method}, {format_bytes(judged.row.needed_bytes or 0)}")
+
+
+def _plot_section(picture: Picture) -> str:
+    legend = [
+        legend_key(name, _VARIABLE_BY_GROUP[group], _SHAPE_BY_GROUP[group])
+        for group, name in picture.name_by_group.items()
+    ]
+    legend.append(legend_key("front", "--text", "solid"))
+    legend += [
+        legend_key(f"proven, {order}", "--budget", "line" if order == "given order" else "line dotted")
+        for order in picture.bounds
+    ]
+    return (
+        f'<section aria-labelledby="{picture.key}-title"><h2 id="{picture.key}-title">{escaped(picture.title)}</h2>'
+        f'<p class="about">{escaped(picture.about)}</p><ul class="legend">{"".join(legend)}</ul>'
+        f'<div class="plot pareto" id="{picture.key}"></div></section>'
+    )
+
+
+def _block_section(block: Block) -> str:
+    title = f"{block.title[:1].upper()}{block.title[1:]}"
+    about = f'<p class="about">{escaped(block.bound)}</p>' if block.bound else ""
+    head = "".join(
+        f'<th class="{_class_of(index)}">{escaped(name)}</th>'
+        for index, name in enumerate(MEASURED_HEADER if block.is_measured else MODELLED_HEADER)
+    )
+    rows = "".join(map(_row, (*block.found, *block.missed)))
+    return (
+        f'<section class="contest"><h2>{escaped(title)}</h2>{about}<div class="scroll">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _row(judged: JudgedRow) -> str:
+    cells = list(cells_of(judged))
+    status = escaped(cells[2])
+    if judged.row.reason:
+        status += f' <span class="kind">{escaped(judged.row.reason)}</span>'
+    shown = [status if index == 2 else escaped(cell) for index, cell in enumerate(cells)]
+    if not judged.row.is_found:  # its columns are empty: the reason has their room
+        shown = [*shown[:2], f'<td colspan="5">{status}</td>', shown[-1]]
+        row = f"<td>{shown[0]}</td><td>{shown[1]}</td>{shown[2]}<td class='size'>{shown[3]}</td>"
+    else:
+        row = "".join(f'<td class="{_class_of(index)}">{cell}</td>' for index, cell in enumerate(shown))
+    return f"<tr{' class=front' if judged.is_on_front else ''}>{row}</tr>"
+
+
+def _class_of(column: int) -> str:
+    return "" if column < _NUM_TEXT_COLUMNS else "size"

@@ -1,0 +1,177 @@
+"""Comparisons of real graphs, of a model that is really trained, and their page in a real browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lowtide
+from lowtide.cli import main
+from lowtide.importers.generate import graph_from_spec
+
+COMMAND = (sys.executable, "-m", "lowtide")
+GENERATED = "generate:transformer?layers=2"
+_CHROMIUM = shutil.which("chromium")
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    return lowtide.compare(
+        graph_from_spec(GENERATED),
+        budgets=["80%", "60%"],
+        planners=["search", "exact", "greedy", "sqrt"],
+        policies=["coop", "dtr", "lru"],
+        time_limit_seconds=2,
+        threads=1,
+    )
+
+
+def test_no_plan_is_below_its_bound_and_none_above_its_budget(rows: list[dict[str, Any]]) -> None:
+    found = [row for row in rows if row["kind"] in ("planner", "policy") and row["duration"] is not None]
+    assert {row["method"] for row in found} >= {"search", "exact", "greedy", "coop"}
+    for row in found:
+        assert row["needed_bytes"] <= row["budget_bytes"]
+        assert row["gap_points"] is None or row["gap_points"] >= 0, row
+
+
+def test_the_front_is_what_an_exhaustive_look_finds(rows: list[dict[str, Any]]) -> None:
+    points = [row for row in rows if row["kind"] != "bound" and row["duration"] is not None]
+    for row in points:
+        place = (row["needed_bytes"], row["duration"])
+        others = [(other["needed_bytes"], other["duration"]) for other in points]
+        is_beaten = any(a <= place[0] and b <= place[1] and (a, b) != place for a, b in others)
+        assert row["is_on_front"] is not is_beaten, row
+
+
+def test_ctrl_c_keeps_the_rows_so_far(tmp_path: Path) -> None:
+    command = [*COMMAND, "compare", "generate:layered?n=250&seed=1", "--budgets", "80%,60%", "--time-limit", "30"]
+    process = subprocess.Popen(
+        [*command, "--planners", "search", "--policies", "lru", "-o", "rows.jsonl", "--json"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert any(line.startswith("1/") for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads(out)[0]["method"] == "plain"
+    assert len(json.loads(out)) == len((tmp_path / "rows.jsonl").read_text().splitlines())  # plain for the header
+    assert err.endswith("lowtide: interrupted\n")
+
+
+@pytest.mark.slow
+def test_a_model_is_really_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch", reason="trains a torch model")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["compare", "model:unet_tiny", "--budgets", "60%", "--planners", "greedy", "--policies", "coop"]
+    peers = ["--measure", "--peers", "checkpoint,amb-aot_eager,lowtide.compile,lowtide.budget"]
+    assert main([*arguments, *peers, "--time-limit", "2", "--threads", "1", "-o", "rows.jsonl", "--json"]) == 0
+    rows = {(row["method"], row["budget"]): row for row in json.loads(capsys.readouterr().out)}
+    measured = {key: row for key, row in rows.items() if row["kind"] == "measured"}
+    assert set(measured) == {
+        ("eager", None),
+        ("checkpoint", None),
+        ("amb-aot_eager", None),
+        *((name, "60%") for name in ("amb-aot_eager", "lowtide.compile", "lowtide.budget")),
+    }
+    assert not [row["reason"] for row in measured.values() if row["reason"]]
+    eager_peak_bytes = measured["eager", None]["peak_bytes"]
+    for row in measured.values():
+        assert row["baseline_peak_bytes"] == eager_peak_bytes
+        assert 0 < row["peak_bytes"] <= 1.05 * eager_peak_bytes
+    for name in ("lowtide.compile", "lowtide.budget"):
+        row = measured[name, "60%"]
+        assert row["budget_bytes"] == eager_peak_bytes * 60 // 100
+        assert row["is_bit_equal"] is True
+    assert measured["lowtide.compile", "60%"]["status"] == "completed"
+    assert measured["checkpoint", None]["peak_bytes"] < eager_peak_bytes
+    assert main([*arguments, *peers, "--time-limit", "2", "--threads", "1", "-o", "rows.jsonl"]) == 0
+    out, err = capsys.readouterr()
+    assert not re.search(r"^\d+/", err, flags=re.MULTILINE)  # nothing was run again
+    assert "really run, within 60%" in out
+
+
+def test_without_measure_a_model_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch", reason="captures a torch model")
+    arguments = ["compare", "model:unet_tiny", "--budgets", "80%", "--planners", "greedy", "--policies", "lru"]
+    assert main([*arguments, "--time-limit", "1"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Not measured: eager, checkpoint, amb-aot_eager, amb-inductor, lowtide.compile, lowtide.budget." in out
+
+
+PROBE = """<script>
+(async () => {
+  const root = document.documentElement;
+  for (let i = 0; i < 200 && !root.dataset.plots; i++) await new Promise((resolve) => setTimeout(resolve, 25));
+  const deep = (node, selector) => [...node.querySelectorAll(selector)].concat(
+    ...[...node.querySelectorAll("*")].filter((e) => e.shadowRoot).map((e) => deep(e.shadowRoot, selector)));
+  const inked = {};
+  for (const plot of document.querySelectorAll(".plot")) {
+    const canvas = deep(plot, "canvas").find((e) => e.width > 50);
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const colors = new Set();
+    for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] > 200) {
+      colors.add([pixels[i], pixels[i + 1], pixels[i + 2]].join());
+    }
+    inked[plot.id] = [...colors];
+  }
+  root.dataset.saw = JSON.stringify({
+    plots: root.dataset.plots, inked, seen: window.seen,
+    isTooWide: root.scrollWidth > innerWidth, resources: performance.getEntriesByType("resource").map((e) => e.name),
+  });
+})();
+</script>"""
+WATCH = """<script>
+  window.seen = [];
+  for (const name of ["error", "unhandledrejection", "securitypolicyviolation"]) {
+    addEventListener(name, (e) => window.seen.push(String(e.message || e.reason || e.blockedURI)), true);
+  }
+  for (const level of ["error", "warn"]) console[level] = (...texts) => window.seen.push(texts.join(" "));
+</script>"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    _CHROMIUM is None, reason="there is no 'chromium' on the PATH: apt-get install chromium (Debian's package)"
+)
+@pytest.mark.parametrize(("size", "theme"), [("1280,1600", "light"), ("390,1600", "dark")])
+def test_the_page_draws_and_nothing_complains(tmp_path: Path, size: str, theme: str) -> None:
+    pytest.importorskip("bokeh", reason="needs Bokeh: pip install 'lowtide[report]'")
+    page = tmp_path / "compared.html"
+    arguments = ["compare", GENERATED, "--budgets", "80%,60%", "--planners", "greedy,sqrt", "--policies", "coop,dtr"]
+    assert main([*arguments, "--time-limit", "1", "--report", str(page)]) == 0
+    head, tail = page.read_text(encoding="utf-8").split("<head>", 1)
+    body, end = tail.rsplit("</body>", 1)
+    page.write_text(f"{head}<head>{WATCH}{body}{PROBE}</body>{end}", encoding="utf-8")
+    assert _CHROMIUM is not None
+    command = [_CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={size}", "--virtual-time-budget=20000"]
+    done = subprocess.run(
+        [*command, f"{page.as_uri()}#{theme}"],
+        check=True,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+    found = re.search(r'<html[^>]* data-saw="([^"]*)"', done.stdout)
+    assert found is not None, done.stderr[-2000:]
+    saw = json.loads(html.unescape(found[1]))
+    assert [line for line in saw["seen"] if "ResizeObserver loop" not in line] == []
+    assert saw["plots"] == "1"
+    assert {"43,140,196", "224,138,0"} <= set(saw["inked"]["modelled"])  # planners and policies on the front, in colour
+    assert (saw["isTooWide"], saw["resources"]) == (False, [])
