@@ -10,12 +10,18 @@ from lowtide.ir.sequence import steps_from_sequence
 from lowtide.planners.flat import FlatGraph, Recomputation, sequence_of
 from lowtide.planners.protocol import PlanRequest, Proposal
 
-__all__ = ["Recorder", "baseline_if_it_fits", "steps_of"]
+__all__ = ["Recorder", "baseline_if_it_fits", "duration_of", "steps_of"]
 
 
 def steps_of(flat: FlatGraph, recomputations: Sequence[Recomputation]) -> tuple[Step, ...]:
     """The steps of a set of recomputations."""
     return steps_from_sequence(flat.graph, sequence_of(flat, recomputations))
+
+
+def duration_of(flat: FlatGraph, recomputations: Sequence[Recomputation]) -> int:
+    """What a set of recomputations and every node's first execution take, with the views that they make necessary."""
+    node_by_name = flat.graph.node_by_name
+    return sum(node_by_name[name].duration for name in sequence_of(flat, recomputations))
 
 
 def baseline_if_it_fits(flat: FlatGraph, request: PlanRequest, started: float) -> Proposal | None:
@@ -59,9 +65,7 @@ class Recorder:
 
     def note_in(self, flat: FlatGraph, stages: Sequence[int], nodes: Sequence[int]) -> None:
         """The same, for a plan in the order of another flat graph."""
-        chosen = [Recomputation(stage, node) for stage, node in zip(stages, nodes, strict=True)]
-        node_by_name = flat.graph.node_by_name
-        duration = sum(node_by_name[name].duration for name in sequence_of(flat, chosen))
+        duration = duration_of(flat, [Recomputation(*again) for again in zip(stages, nodes, strict=True)])
         best = self.incumbents[-1].duration if self.incumbents else None
         if best is not None and duration >= best:
             return

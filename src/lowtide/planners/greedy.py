@@ -12,18 +12,62 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from lowtide.ir import Status
 from lowtide.planners.answers import Recorder, baseline_if_it_fits, steps_of
 from lowtide.planners.flat import FlatGraph, flatten
 from lowtide.planners.protocol import PlanRequest, Proposal
 
-__all__ = ["GreedyPlanner"]
+if TYPE_CHECKING:
+    from lowtide._search import GreedyOutcome
+
+__all__ = ["GreedyPlanner", "default_work", "run_greedy"]
 
 _logger = logging.getLogger("lowtide")
 
 _WORK_PER_NODE = 4_000_000
 _MOST_WORK = 8_000_000_000
+
+
+def default_work(flat: FlatGraph) -> int:
+    """Stages touched while improving, where nothing else is said."""
+    return min(_MOST_WORK, _WORK_PER_NODE * len(flat.nodes))
+
+
+def run_greedy(
+    flat: FlatGraph,
+    request: PlanRequest,
+    *,
+    max_work: int,
+    seconds: float | None,
+    on_better: Callable[[list[int], list[int]], None],
+    should_stop: Callable[[], bool] | None,
+) -> GreedyOutcome:
+    """The native search, in the given order.
+
+    Args:
+        flat: The graph of the request.
+        request: What to plan.
+        max_work: Stages touched while improving.
+        seconds: Wall-clock time, or None.
+        on_better: Told of every better plan that fits, as stages and nodes, by the calling thread.
+        should_stop: Asked a few times per second by the calling thread, or None.
+    """
+    from lowtide import _search
+    from lowtide.planners.core import native_problem
+
+    return _search.greedy(
+        native_problem(flat),
+        budget_bytes=request.budget_bytes,
+        seed=request.seed % 2**64,
+        max_copies=request.scope.max_copies,
+        max_work=max_work,
+        seconds=seconds,
+        on_better=on_better,
+        should_stop=should_stop,
+    )
 
 
 class GreedyPlanner:
@@ -48,16 +92,13 @@ class GreedyPlanner:
         flat = flatten(request.graph)
         if proposal := baseline_if_it_fits(flat, request, started):
             return proposal
-        from lowtide import _search
-        from lowtide.planners.core import native_problem, recomputations_from
+        from lowtide.planners.core import recomputations_from
 
         recorder = Recorder(flat, request.on_progress, started)
-        outcome = _search.greedy(
-            native_problem(flat),
-            budget_bytes=request.budget_bytes,
-            seed=request.seed % 2**64,
-            max_copies=request.scope.max_copies,
-            max_work=self._work(flat),
+        outcome = run_greedy(
+            flat,
+            request,
+            max_work=default_work(flat) if self._max_work is None else self._max_work,
             seconds=request.time_limit_seconds,
             on_better=recorder.note,
             should_stop=request.should_stop,
@@ -76,8 +117,3 @@ class GreedyPlanner:
             steps=steps_of(flat, chosen),
             incumbents=tuple(recorder.incumbents),
         )
-
-    def _work(self, flat: FlatGraph) -> int:
-        if self._max_work is not None:
-            return self._max_work
-        return min(_MOST_WORK, _WORK_PER_NODE * len(flat.nodes))

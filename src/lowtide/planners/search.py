@@ -1,7 +1,8 @@
 """A portfolio of annealings and of ruin and recreate, over threads and seeds; order and recomputation together.
 
 Where the order is kept and a relaxation (see ``exact``) all but solves the problem, as on training graphs, its solution
-is the start, and the plan is often proven optimal within a second. Otherwise the portfolio starts from nothing.
+is the start, and the plan is often proven optimal within a second. Otherwise the portfolio starts from the better of
+that and ``greedy``'s plan, so that no plan is longer than greedy's for the same request.
 
 The engine is native (``native/include/lowtide/portfolio.hpp``, ``order.hpp``). Its members search sets of pairs (stage,
 node before it), as ``greedy`` does, each from the best that all of them have found, or from nothing. Where the order is
@@ -21,6 +22,7 @@ from lowtide.planners.answers import Recorder, baseline_if_it_fits
 from lowtide.planners.flat import FlatGraph, Recomputation, flatten
 from lowtide.planners.protocol import PlanRequest, Proposal
 from lowtide.planners.search_course import Course, Found, better_of, default_work, proposal_of, seed_of_turn
+from lowtide.planners.search_greedy import GreedyStart
 
 __all__ = ["SearchPlanner"]
 
@@ -29,6 +31,7 @@ _logger = logging.getLogger("lowtide")
 _CLEAR_ROUNDS = 5  # of the relaxation where it is small, else one
 _CLEAR_NODES = 20  # of branch and bound in each
 _RELAXED_SHARE = 0.4  # of the time that is left, for each
+_AFTER_GREEDY = 0.5  # of the work: the other half is greedy's
 _ORDER_SHARE = 0.2  # of the work and of the time: for the first order
 _WORTHWHILE = 0.9  # of the overflow in the given order: with more, another order gains nothing
 _TIGHTENINGS = (0.95, 1.0, 0.9, 0.97, 0.85, 1.0)  # of the budget, for the orders of the plans that follow
@@ -64,13 +67,16 @@ class SearchPlanner:
         recorder = Recorder(flat, request.on_progress, started)
         work = default_work(flat) if self._max_work is None else self._max_work
         course = Course(request, recorder, started, work)
-        is_fixed = request.scope.order == "fixed"
-        proposal = _propose_given(course, flat) if is_fixed else _Orders(course).propose(flat)
+        with GreedyStart(course, flat) as greedy:
+            if request.scope.order == "fixed":
+                proposal = _propose_given(course, flat, greedy)
+            else:
+                proposal = _Orders(course, greedy).propose(flat)
         _logger.debug("search: %s, %.2f s", proposal.status.value, time.monotonic() - started)
         return proposal
 
 
-def _propose_given(course: Course, flat: FlatGraph) -> Proposal:
+def _propose_given(course: Course, flat: FlatGraph, greedy: GreedyStart) -> Proposal:
     """The best plan in one order.
 
     Where the linear relaxation all but solves the problem its solution is the start, and the search ends as soon as a
@@ -86,31 +92,34 @@ def _propose_given(course: Course, flat: FlatGraph) -> Proposal:
             if meeting.is_settled or is_last or course.is_over:
                 break
     if not meeting.is_met:
-        meeting.search((), share=1.0)
+        meeting.take(greedy.found())
+    if not meeting.is_met:
+        meeting.search(meeting.best_start, share=_AFTER_GREEDY, time_share=1.0)
     return meeting.proposal()
 
 
 class _Orders:
     """Searches orders and plans in turn."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: Course, greedy: GreedyStart) -> None:
         self._course = course
+        self._greedy = greedy
         self._request = course.request
 
     def propose(self, given: FlatGraph) -> Proposal:
         """The best plan, in the order that suits it."""
         first = self._ordered(given, (), budget_bytes=self._request.budget_bytes, share=_ORDER_SHARE)
         if first is None:
-            return _propose_given(self._course, given)
-        best = self._take_turns(given, first[0])
+            return _propose_given(self._course, given, self._greedy)
+        best = self._take_turns(first[0])
         return proposal_of(self._request, self._course.recorder, best, least_extra_duration=None, is_infeasible=False)
 
-    def _take_turns(self, given: FlatGraph, ordered: FlatGraph) -> Found:
+    def _take_turns(self, ordered: FlatGraph) -> Found:
         """Search orders and plans in turn."""
         best = self._course.search(ordered, (), share=0.2)
         if best.fits and not best.extra_duration:
             return best
-        best = better_of(best, self._course.search(given, (), share=0.1))
+        best = better_of(best, self._greedy.found())
         for turn in range(1, _NUM_TURNS + 1):
             if self._course.is_over:
                 break

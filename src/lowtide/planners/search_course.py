@@ -5,22 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lowtide.ir import Status
-from lowtide.planners.answers import Recorder, steps_of
+from lowtide.planners import greedy
+from lowtide.planners.answers import Recorder, duration_of, steps_of
 from lowtide.planners.flat import FlatGraph, Recomputation
 from lowtide.planners.protocol import PlanRequest, Proposal
 
+if TYPE_CHECKING:
+    from lowtide._search import GreedyOutcome, SearchOutcome
+
 __all__ = ["Course", "Found", "better_of", "default_work", "proposal_of", "seed_of_turn"]
 
-_WORK_PER_NODE = 8_000_000
-_MOST_WORK = 16_000_000_000
 _SEED_STRIDE = 0x9E3779B97F4A7C15
 
 
 def default_work(flat: FlatGraph) -> int:
-    """Stages touched and moves drawn by each thread, where nothing else is said."""
-    return min(_MOST_WORK, _WORK_PER_NODE * len(flat.nodes))
+    """Stages touched and moves drawn by each thread, where nothing else is said: half of it is greedy's."""
+    return 2 * greedy.default_work(flat)
 
 
 def seed_of_turn(seed: int, turn: int) -> int:
@@ -30,7 +33,15 @@ def seed_of_turn(seed: int, turn: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A plan in the order of a flat graph."""
+    """A plan in the order of a flat graph.
+
+    Attributes:
+        flat: The graph.
+        recomputations: What runs again, where.
+        fits: Whether it is within the budget that was asked for.
+        peak_bytes: Most bytes resident.
+        extra_duration: Beyond the baseline's duration.
+    """
 
     flat: FlatGraph
     recomputations: tuple[Recomputation, ...]
@@ -94,12 +105,16 @@ class Course:
         recorder: Told of every better plan.
         started: ``time.monotonic()`` at the start.
         work: Stages touched and moves drawn by each thread in the whole search.
+
+    Attributes:
+        threads: Of each search from now on.
     """
 
     def __init__(self, request: PlanRequest, recorder: Recorder, started: float, work: int) -> None:
         self.request = request
         self.recorder = recorder
         self.work = work
+        self.threads = request.threads
         limit = request.time_limit_seconds
         self._deadline = None if limit is None else started + limit
 
@@ -110,6 +125,7 @@ class Course:
         *,
         share: float,
         budget_bytes: int | None = None,
+        time_share: float | None = None,
         turn: int = 0,
         least_work: int = 0,
     ) -> Found:
@@ -118,13 +134,14 @@ class Course:
         Args:
             flat: The graph in that order.
             start: Recomputations to begin with.
-            share: Of the work, and of the time that is left.
+            share: Of the work.
             budget_bytes: Another budget than the one asked for.
+            time_share: Of the time that is left; None: as of the work.
             turn: Number of this search: the seeds of two turns differ.
-            least_work: At least so much of the work, if there is so much; then the share says nothing of the time.
+            least_work: At least so much of the work, if there is so much.
         """
         from lowtide import _search
-        from lowtide.planners.core import native_problem, recomputations_from
+        from lowtide.planners.core import native_problem
 
         request = self.request
         asked_bytes = request.budget_bytes
@@ -137,17 +154,24 @@ class Course:
             native_problem(flat),
             budget_bytes=asked_bytes if budget_bytes is None else budget_bytes,
             seed=seed_of_turn(request.seed, turn),
-            threads=request.threads,
+            threads=self.threads,
             max_copies=request.scope.max_copies,
             max_work=max(int(self.work * share), min(least_work, self.work)),
-            seconds=self.seconds_left(1.0 if least_work else share),
+            seconds=self.seconds_left(share if time_share is None else time_share),
             on_better=note,
             should_stop=request.should_stop,
             start_stages=[again.stage for again in start],
             start_nodes=[again.node for again in start],
         )
+        return self.found_in(flat, outcome)
+
+    def found_in(self, flat: FlatGraph, outcome: SearchOutcome | GreedyOutcome) -> Found:
+        """What the native core answered for a graph."""
+        from lowtide.planners.core import recomputations_from
+
         chosen = tuple(recomputations_from(outcome.stages, outcome.nodes))
-        return Found(flat, chosen, outcome.peak_bytes <= asked_bytes, outcome.peak_bytes, outcome.extra_duration)
+        extra_duration = duration_of(flat, chosen) - flat.graph.baseline_duration
+        return Found(flat, chosen, outcome.peak_bytes <= self.request.budget_bytes, outcome.peak_bytes, extra_duration)
 
     def seconds_left(self, share: float = 1.0) -> float | None:
         """A share of the time that is left, or None where there is no limit."""

@@ -7,12 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import combinations, pairwise, product
+from typing import Any, Literal
 
 import pytest
 
 from lowtide.importers.generate import graph_from_spec
 from lowtide.ir import Graph, Incumbent, Scope, Status
 from lowtide.ir.sequence import baseline_steps
+from lowtide.planners import search_greedy
+from lowtide.planners.exact.relaxing import Relaxing
 from lowtide.planners.flat import Recomputation as Again
 from lowtide.planners.flat import flatten, sequence_of
 from lowtide.planners.greedy import GreedyPlanner
@@ -25,10 +28,23 @@ WORK = 300_000
 
 
 def propose(
-    graph: Graph, budget_bytes: int, *, seed: int = 0, threads: int = 1, max_copies: int | None = None, work: int = WORK
+    graph: Graph,
+    budget_bytes: int,
+    *,
+    seed: int = 0,
+    threads: int = 1,
+    max_copies: int | None = None,
+    work: int = WORK,
+    order: Literal["fixed", "free"] = "fixed",
+    seconds: float | None = None,
 ) -> Proposal:
     request = PlanRequest(
-        graph=graph, budget_bytes=budget_bytes, seed=seed, threads=threads, scope=Scope(max_copies=max_copies)
+        graph=graph,
+        budget_bytes=budget_bytes,
+        seed=seed,
+        threads=threads,
+        scope=Scope(order, max_copies),
+        time_limit_seconds=seconds,
     )
     return SearchPlanner(max_work=work).propose(request)
 
@@ -117,7 +133,111 @@ def test_the_same_seed_and_threads_give_the_same_plan(threads: int) -> None:
         assert propose(graph, budget_bytes, threads=threads, work=20_000_000).steps == first.steps
 
 
-def test_it_is_never_worse_than_greedy_and_better_on_transformers() -> None:
+@pytest.mark.parametrize("order", ["fixed", "free"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_time_limit_that_is_not_reached_changes_nothing(threads: int, order: Literal["fixed", "free"]) -> None:
+    graph = graph_from_spec("generate:layered?n=40&seed=1")
+    budget_bytes = between(graph, 0.5)
+    plans = [propose(graph, budget_bytes, threads=threads, seconds=limit, order=order).steps for limit in (None, 900.0)]
+    assert plans[0] == plans[1]
+
+
+# ---------------------------------------------------------------- beside greedy
+def propose_greedy(graph: Graph, budget_bytes: int, *, seed: int = 0, max_copies: int | None = None) -> Proposal:
+    """Greedy with as much work as a search of ``WORK`` gives it."""
+    request = PlanRequest(graph, budget_bytes, seed=seed, scope=Scope(max_copies=max_copies))
+    return GreedyPlanner(max_work=WORK // 2).propose(request)
+
+
+@pytest.mark.parametrize("seconds", [None, 60.0])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("order", ["fixed", "free"])
+def test_it_is_never_worse_than_greedy(
+    order: Literal["fixed", "free"], threads: int, seconds: float | None, random_graph: Callable[..., Graph]
+) -> None:
+    num_compared = 0
+    for seed in range(24):
+        graph = random_graph(seed, num_nodes=10 + seed % 20)
+        max_copies = (None, 2)[seed % 2]
+        for fraction in (0.1, 0.5, 0.9):
+            budget_bytes = between(graph, fraction)
+            greedy = propose_greedy(graph, budget_bytes, seed=seed, max_copies=max_copies)
+            if greedy.status is not Status.FEASIBLE:
+                continue
+            found = propose(
+                graph,
+                budget_bytes,
+                seed=seed,
+                threads=threads,
+                max_copies=max_copies,
+                order=order,
+                seconds=seconds,
+            )
+            assert found.status in (Status.OPTIMAL, Status.FEASIBLE)
+            assert duration_of(graph, found) <= duration_of(graph, greedy)
+            num_compared += 1
+    assert num_compared > 10
+
+
+@pytest.mark.parametrize("fraction", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize("order", ["fixed", "free"])
+def test_it_is_never_worse_than_greedy_on_layered_graphs(order: Literal["fixed", "free"], fraction: float) -> None:
+    for seed in range(4):
+        graph = graph_from_spec(f"generate:layered?n=50&seed={seed}")
+        budget_bytes = between(graph, fraction)
+        greedy = propose_greedy(graph, budget_bytes, seed=seed)
+        found = propose(graph, budget_bytes, seed=seed, threads=1 + seed % 2, order=order)
+        if greedy.status is Status.FEASIBLE:
+            assert found.status in (Status.OPTIMAL, Status.FEASIBLE)
+            assert duration_of(graph, found) <= duration_of(graph, greedy)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_relaxation_that_comes_to_nothing_leaves_greedy_its_time(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs until the time limit, as HiGHS may in a hard program."""
+
+    def hang(_: Relaxing, *, seconds: float) -> bool:
+        time.sleep(seconds / 0.4)  # is_clear gets so much of what is left
+        return False
+
+    run_greedy = search_greedy.run_greedy
+    seconds_of_greedy: list[float] = []
+
+    def note_seconds(*args: Any, seconds: float, **options: Any) -> object:
+        seconds_of_greedy.append(seconds)
+        return run_greedy(*args, seconds=seconds, **options)
+
+    monkeypatch.setattr(Relaxing, "is_clear", hang)
+    monkeypatch.setattr(search_greedy, "run_greedy", note_seconds)
+    graph = graph_from_spec("generate:transformer?layers=12")
+    budget_bytes = baseline(graph).peak_bytes * 50 // 100
+    greedy = propose_greedy(graph, budget_bytes)
+    found = propose(graph, budget_bytes, threads=threads, seconds=3.0)
+    assert [2.0 < seconds <= 3.0 for seconds in seconds_of_greedy] == [True]
+    assert duration_of(graph, found) <= duration_of(graph, greedy)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_plan_that_is_proven_optimal_does_not_wait_for_greedy(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Greedy would go on for ever: it is stopped, or not even begun."""
+    run_greedy = search_greedy.run_greedy
+
+    def endless(*args: Any, should_stop: Callable[[], bool] | None, **options: Any) -> object:
+        assert threads > 1
+        assert should_stop is not None
+        while not should_stop():
+            time.sleep(0.001)
+        return run_greedy(*args, should_stop=should_stop, **options)
+
+    monkeypatch.setattr(search_greedy, "run_greedy", endless)
+    graph = graph_from_spec("generate:transformer?layers=12")
+    proposal = propose(graph, baseline(graph).peak_bytes * 60 // 100, threads=threads, work=50_000_000)
+    assert proposal.status is Status.OPTIMAL
+
+
+def test_it_is_better_than_greedy_on_transformers() -> None:
     graph = graph_from_spec("generate:transformer?layers=20")
     budget_bytes = baseline(graph).peak_bytes * 50 // 100
     work = 150_000_000

@@ -57,12 +57,25 @@ class Meeting:
         start = self.relaxing.run(seconds=self._course.seconds_left(share), max_search_nodes=max_search_nodes)
         self._course.recorder.lower_bound_duration = self._flat.graph.baseline_duration + self.relaxing.extra_duration
         if start and not self.relaxing.is_infeasible and not self._course.is_over:
-            self.search(start, share=_START_SHARE, least_work=_LEAST_START_WORK)
+            self.search(start, share=_START_SHARE, time_share=1.0, least_work=_LEAST_START_WORK)
 
-    def search(self, start: tuple[Recomputation, ...], *, share: float, least_work: int = 0) -> None:
+    def search(
+        self,
+        start: tuple[Recomputation, ...],
+        *,
+        share: float,
+        time_share: float | None = None,
+        least_work: int = 0,
+    ) -> None:
         """Search a plan; arguments as of :meth:`lowtide.planners.search_course.Course.search`."""
-        found = self._course.search(self._flat, start, share=share, turn=self._turn, least_work=least_work)
+        found = self._course.search(
+            self._flat, start, share=share, time_share=time_share, turn=self._turn, least_work=least_work
+        )
         self._turn += 1
+        self.take(found)
+
+    def take(self, found: Found) -> None:
+        """Take a plan that somebody else found, if it is better."""
         self.best = better_of(self.best, found)
 
     def proposal(self) -> Proposal:
