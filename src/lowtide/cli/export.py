@@ -13,8 +13,10 @@ from lowtide.cli.onnx import export_onnx_model, is_onnx
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_text
 from lowtide.cli.sources import DIM_HELP, IN_PLACE
 from lowtide.cli.tflite import is_tflite
+from lowtide.cli.tflite_bands import BANDS_HELP, NO_BANDS, export_in_bands
 from lowtide.cli.tflite_check import print_tflite_check
 from lowtide.emit.tflite import TfliteExport, export_tflite
+from lowtide.emit.tflite_bands import is_same_within_rounding
 from lowtide.emit.tflite_check import TfliteCheck, check_tflite
 from lowtide.emit.tflite_run import RuntimeRefused
 from lowtide.errors import InputError
@@ -29,24 +31,44 @@ __all__ = ["export"]
 
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="model.tflite or model.onnx, the file planned.")],
-    plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="plan.json of lowtide plan MODEL --budget B.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the new model here.")],
+    plan_file: Annotated[
+        Path | None, typer.Argument(metavar="[PLAN]", help="plan.json of lowtide plan MODEL --budget B.")
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Run both on the installed runtimes; compare outputs and memory.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write the file even if it would not help.")] = False,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help=DIM_HELP)] = None,
+    bands: Annotated[str, typer.Option(metavar="auto|off|N", help=BANDS_HELP)] = NO_BANDS,
+    no_new_ops: Annotated[
+        bool, typer.Option("--no-new-ops", help="Refuse operators that MODEL has none of; bands may need some.")
+    ] = False,
 ) -> int:
-    """Write MODEL in the order and at the addresses of PLAN."""
-    if is_onnx(model):
+    """Write MODEL in the order and at the addresses of PLAN, or in row bands."""
+    _check_plan_or_bands(model, plan_file, bands)
+    if plan_file is not None and is_onnx(model):
         return export_onnx_model(str(model), plan_file, output, check=check, force=force, dims=dim or ())
     if dim:
         raise InputError(f"--dim {dim[0]!r}: only .onnx files leave dimensions open, MODEL is {str(model)!r}")
-    model = Path(str(model).removeprefix(IN_PLACE))  # the plan knows whether it is one in place
-    _check_names(model, output)
-    plan = load_plan(plan_file)
-    source = _planned(read_tflite(model), plan)
-    exported = export_tflite(source, api.verify(source.graph, plan))
+    path = Path(str(model).removeprefix(IN_PLACE))
+    _check_names(path, output)
+    if plan_file is None:
+        exported = export_in_bands(str(model), bands, no_new_ops=no_new_ops)
+        if exported is None:
+            print_error(_why_no_bands(no_new_ops=no_new_ops))
+            return ExitCode.CHECK_FAILED
+    else:
+        plan = load_plan(plan_file)
+        source = _planned(read_tflite(path), plan)  # the plan knows whether it is one in place
+        exported = export_tflite(source, api.verify(source.graph, plan))
+    return _finish(path, exported, output, check=check, force=force, may_round=plan_file is None)
+
+
+def _finish(
+    model: Path, exported: TfliteExport, output: Path, *, check: bool, force: bool, may_round: bool
+) -> ExitCode:
+    """Compare if wanted, and write what helps; with bands, LiteRT may round floats its own way."""
     checked = None
     if check:
         try:
@@ -57,7 +79,7 @@ def export(
     _print_export(exported)
     if checked is not None:
         print_tflite_check(checked)
-        if not checked.is_passed:
+        if not (checked.is_passed or (may_round and is_same_within_rounding(checked))):
             print_error(f"nothing is written: {_describe_failure(checked)}")
             return ExitCode.CHECK_FAILED
     if not _helps(exported, checked) and not force:
@@ -69,6 +91,29 @@ def export(
     write_bytes_atomically(output, [exported.data])
     print_text(f"Model written to {output}")
     return ExitCode.DONE
+
+
+def _check_plan_or_bands(model: Path, plan_file: Path | None, bands: str) -> None:
+    if bands == NO_BANDS and plan_file is None:
+        raise InputError(
+            f"PLAN is missing: lowtide plan {model} --budget min -o plan.json makes one; or, for a .tflite, --bands "
+            "auto plans row bands by itself"
+        )
+    if bands != NO_BANDS and plan_file is not None:
+        raise InputError(
+            f"--bands {bands} with PLAN {str(plan_file)!r}: a plan is for the model as it is; leave one out"
+        )
+    if bands != NO_BANDS and is_onnx(model):
+        raise InputError(f"--bands {bands}: only .tflite files are cut into bands, MODEL is {str(model)!r}")
+
+
+def _why_no_bands(*, no_new_ops: bool) -> str:
+    if no_new_ops:
+        return (
+            "nothing is written: no bands with the operators that the model has would lower its memory (bands need "
+            "SLICE, CONCATENATION and mostly PAD). Leave out --no-new-ops"
+        )
+    return "nothing is written: no row bands were found that would lower the model's memory in reasonable time"
 
 
 def _planned(file: TfliteFile, plan: Plan) -> TfliteImport:
@@ -107,7 +152,7 @@ def _print_export(exported: TfliteExport) -> None:
     print_facts(
         [
             ("arena", f"{before} -> {after} bytes ({format_bytes(after)}), {saved:.1f} % less, persistent part apart"),
-            ("recomputed", count_of(exported.num_recomputes, "operator")),
+            ("added", count_of(exported.num_recomputes, "operator")),
             ("flash", f"{exported.flash_delta_bytes:+d} bytes"),
         ]
     )

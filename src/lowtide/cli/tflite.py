@@ -7,13 +7,13 @@ from pathlib import Path
 from lowtide import api
 from lowtide.cli.output import count_of, print_facts, print_json, print_table, print_text
 from lowtide.cli.sources import IN_PLACE
-from lowtide.emit.tflite_analysis import TfliteAnalysis, analyze_tflite
+from lowtide.emit.tflite_analysis import PlanSmallest, TfliteAnalysis, analyze_tflite
 from lowtide.importers.tflite import import_tflite
 from lowtide.importers.tflite_file import read_tflite
 from lowtide.ir import Graph, PlanResult
 from lowtide.units import format_bytes
 
-__all__ = ["is_tflite", "print_tflite_analysis", "say_what_tflite_needs"]
+__all__ = ["is_tflite", "plan_smallest_within", "print_tflite_analysis", "say_what_tflite_needs"]
 
 _MOST_SHARE = 4  # four searches share the time
 
@@ -32,6 +32,18 @@ def say_what_tflite_needs(
         FormatError: The file is broken or of a kind that is not taken.
         MissingDependency: The extra ``tflite`` is not installed.
     """
+    plan_smallest = plan_smallest_within(time_limit_seconds / _MOST_SHARE, planner=planner, seed=seed, threads=threads)
+    analysis = analyze_tflite(import_tflite(read_tflite(source.removeprefix(IN_PLACE))), plan_smallest)
+    if as_json:
+        print_json(analysis.as_dict())
+    else:
+        print_tflite_analysis(analysis, source.removeprefix(IN_PLACE))
+
+
+def plan_smallest_within(
+    time_limit_seconds: float, *, planner: str = "search", seed: int = 0, threads: int | None = None
+) -> PlanSmallest:
+    """What plans for the smallest footprint, each time within a time limit."""
 
     def plan_smallest(graph: Graph, *, keep_order: bool, max_copies: int | None) -> PlanResult:
         return api.plan(
@@ -40,17 +52,13 @@ def say_what_tflite_needs(
             planner=planner,
             keep_order=keep_order,
             max_copies=max_copies,
-            time_limit_seconds=time_limit_seconds / _MOST_SHARE,
+            time_limit_seconds=time_limit_seconds,
             seed=seed,
             threads=threads,
             bound=False,
         )
 
-    analysis = analyze_tflite(import_tflite(read_tflite(source.removeprefix(IN_PLACE))), plan_smallest)
-    if as_json:
-        print_json(analysis.as_dict())
-    else:
-        print_tflite_analysis(analysis, source.removeprefix(IN_PLACE))
+    return plan_smallest
 
 
 def print_tflite_analysis(analysis: TfliteAnalysis, source: str) -> None:
@@ -95,7 +103,8 @@ def _advise(analysis: TfliteAnalysis, source: str) -> list[str]:
     if analysis.is_op_bound:
         lines.append(
             f"Op-bound: {analysis.bottleneck_node or 'the inputs'} alone needs what lives at the peak, so no order or "
-            "recomputation can help. Make its inputs and outputs smaller, or split it."
+            "recomputation can help. Row bands may: "
+            f"lowtide export {source} -o smaller.tflite --bands auto --check"
         )
     if analysis.in_place_bytes < min(analysis.best_bytes, analysis.arena_bytes):
         lines.append(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from lowtide.cli.output import count_of, print_line, print_table, print_text
+from lowtide.emit.tflite_bands import largest_difference
 from lowtide.emit.tflite_check import RuntimeCheck, TfliteCheck
 from lowtide.emit.tflite_run import LitertRun, MicroRun
 
@@ -31,7 +34,7 @@ def _print_runtime(runtime: RuntimeCheck, checked: TfliteCheck) -> None:
     what = (
         f"identical to the bit, {sets} of random inputs"
         if runtime.is_identical
-        else f"{runtime.num_different} of {checked.num_outputs} DIFFER"
+        else f"{runtime.num_different} of {checked.num_outputs} DIFFER, {_describe_difference(runtime)}"
     )
     print_text(f"{runtime.runtime}: outputs {what}")
     print_table(
@@ -43,6 +46,11 @@ def _print_runtime(runtime: RuntimeCheck, checked: TfliteCheck) -> None:
         ],
         right=(1, 2, 3),
     )  # fmt: skip
+
+
+def _describe_difference(runtime: RuntimeCheck) -> str:
+    difference = largest_difference(runtime)
+    return "not by rounding" if math.isinf(difference) else f"by at most {difference:.1e} of the largest element"
 
 
 def _sizes(before: MicroRun | LitertRun, after: MicroRun | LitertRun) -> list[tuple[str, int, int]]:

@@ -21,8 +21,9 @@ import numpy as np
 from lowtide.importers.tflite_file import TfliteFile, text_of
 from lowtide.importers.tflite_ops import folded_operators, present, scratch_bytes
 from lowtide.importers.tflite_tensors import aligned, holds_data, tensor_bytes
+from lowtide.ir import Interval
 
-__all__ = ["OFFLINE_METADATA", "MicroArena", "micro_arena", "offline_offsets"]
+__all__ = ["OFFLINE_METADATA", "MicroArena", "arena_lives", "micro_arena", "offline_offsets"]
 
 OFFLINE_METADATA = "OfflineMemoryAllocation"
 """Name of the metadata that prescribes offsets."""
@@ -97,8 +98,8 @@ def micro_arena(file: TfliteFile) -> MicroArena:
     )
 
 
-def _buffers(file: TfliteFile, prescribed: Sequence[int] | None) -> tuple[list[int], list[_Buffer]]:
-    """Tensors in the arena, then scratch."""
+def arena_lives(file: TfliteFile) -> dict[int, Interval]:
+    """The scopes in which each tensor of the arena lives, in the file's order; those that nothing touches: [-1, 0)."""
     operators = [] if file.subgraph.operators is None else file.subgraph.operators
     first: dict[int, int] = dict.fromkeys((*present(file.subgraph.inputs), *present(file.subgraph.outputs)), 0)
     last = dict(first)
@@ -109,26 +110,31 @@ def _buffers(file: TfliteFile, prescribed: Sequence[int] | None) -> tuple[list[i
             last[index] = scope
     last.update(dict.fromkeys(present(file.subgraph.outputs), len(operators)))
     persistent = {index for position in folded_operators(file)[0] for index in present(operators[position].outputs)}
-    owners = [
-        index
+    return {
+        index: Interval(first.get(index, -1), last.get(index, -1) + 1)
         for index, tensor in enumerate(file.subgraph.tensors)
         if index not in persistent
         and not holds_data(file, index)
         and not tensor.isVariable
         and tensor_bytes(file, index)
-    ]
+    }
+
+
+def _buffers(file: TfliteFile, prescribed: Sequence[int] | None) -> tuple[list[int], list[_Buffer]]:
+    """Tensors in the arena, then scratch."""
+    lives = arena_lives(file)
     buffers = [
         _Buffer(
             size_bytes=aligned(tensor_bytes(file, index)),
-            first=first.get(index, -1),
-            last=last.get(index, -1),
+            first=life.start,
+            last=life.end - 1,
             offline=_ONLINE if prescribed is None else prescribed[index],
         )
-        for index in owners
+        for index, life in lives.items()
     ]
-    for scope, operator in enumerate(operators, start=1):
+    for scope, operator in enumerate(file.subgraph.operators or (), start=1):
         buffers += [_Buffer(size, scope, scope, _ONLINE) for size in scratch_bytes(file, operator)]
-    return owners, buffers
+    return list(lives), buffers
 
 
 def _place(buffers: Sequence[_Buffer]) -> list[int]:
