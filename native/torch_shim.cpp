@@ -2,13 +2,15 @@
 // that sees torch; compiled at first use, see src/lowtide/runtime/build.py.
 //
 //   allocations   c10::SetAllocator(kCPU): memory of the thread that entered comes from the arena
-//   operators     a boxed kernel on CustomRNGKeyId, below autograd and above the CPU kernels, on by TLS include
+//   operators     a boxed kernel on CustomRNGKeyId, below autograd and above the CPU kernels, on by TLS include; what
+//                 comes before it (sparse, nested) is wrapped while a budget is on
 //   evictions     a storage's DataPtr is swapped for a null one; views, saved tensors and Python see the same storage
 //
 // How each of these was found to work on torch 2.13: docs/decisions/operator-hook.md.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <atomic>
@@ -16,12 +18,14 @@
 #include <mutex>
 #include <string>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "torch_shim_call.hpp"
 #include "torch_shim_closing.hpp"
 #include "torch_shim_guest.hpp"
+#include "torch_shim_parts.hpp"
 #include "torch_shim_replay.hpp"
 #include "torch_shim_runtime.hpp"
 #include "torch_shim_threads.hpp"
@@ -105,8 +109,9 @@ namespace {
 }
 
 void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below, Stack& stack,
-                 std::unique_lock<std::recursive_mutex>& lock, bool is_shield = false) {
-  Call call(runtime, info, below, stack);
+                 std::unique_lock<std::recursive_mutex>& lock, bool is_shield = false,
+                 const c10::SafeKernelFunction* kernel = nullptr) {
+  Call call(runtime, info, below, stack, kernel);
   try {
     call.begin();
   } catch (...) {
@@ -139,7 +144,8 @@ void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below
 }
 
 void run_guest(Runtime& runtime, const OpInfo& info, const c10::OperatorHandle& op, c10::DispatchKeySet below,
-               Stack& stack, std::unique_lock<std::recursive_mutex>& lock) {
+               Stack& stack, std::unique_lock<std::recursive_mutex>& lock,
+               const c10::SafeKernelFunction* kernel = nullptr) {
   GuestCall call(runtime, info, stack);
   try {
     const Visit visit(runtime);
@@ -150,7 +156,7 @@ void run_guest(Runtime& runtime, const OpInfo& info, const c10::OperatorHandle& 
   lock.unlock();
   try {
     const c10::impl::ExcludeDispatchKeyGuard below_the_hook(kHookKey);
-    op.redispatchBoxed(below, &stack);
+    kernel == nullptr ? op.redispatchBoxed(below, &stack) : kernel->callBoxed(op, below, &stack);
   } catch (...) {
     lock.lock();
     call.end();
@@ -191,6 +197,15 @@ void tell(const std::vector<Told>& told) {
   }
 }
 
+// After an op: what must not happen under the lock.
+void clear_up(Runtime& runtime, std::unique_lock<std::recursive_mutex>& lock) {
+  runtime.sweep_externals();
+  const auto dropped = runtime.take_dropped();
+  const auto told = runtime.has_told() ? runtime.take_told() : std::vector<Told>();
+  lock.unlock();
+  if (!told.empty()) tell(told);
+}
+
 void hook(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kHookKey);
   Runtime* runtime = inside();
@@ -204,11 +219,58 @@ void hook(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack)
     return op.redispatchBoxed(below, stack);
   }
   run_tracked(*runtime, info, below, *stack, lock);
-  runtime->sweep_externals();
-  const auto dropped = runtime->take_dropped();
-  const auto told = runtime->has_told() ? runtime->take_told() : std::vector<Told>();
-  lock.unlock();
-  if (!told.empty()) tell(told);
+  clear_up(*runtime, lock);
+}
+
+// ---------------------------------------------------------------------------------------------------- before the hook
+// The kernels of a key that comes before the hook's, by operator.
+template <c10::DispatchKey key>
+std::unordered_map<const void*, c10::SafeKernelFunction>& kernels_before() {
+  static auto* kernels = new std::unordered_map<const void*, c10::SafeKernelFunction>;
+  return *kernels;
+}
+
+// In the place of one of them, while a budget is on.
+template <c10::DispatchKey key>
+void wrap(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const c10::SafeKernelFunction& kernel = kernels_before<key>().at(&op.schema());
+  const bool is_below = c10::impl::tls_is_dispatch_key_excluded(kHookKey);  // in another kernel
+  if (is_below || !c10::impl::tls_is_dispatch_key_included(kHookKey)) return kernel.callBoxed(op, keys, stack);
+  std::unique_lock<std::recursive_mutex> lock(shim_mutex());
+  Runtime* runtime = shim().runtime.get();
+  if (!is_on || runtime == nullptr) {
+    lock.unlock();
+    return kernel.callBoxed(op, keys, stack);
+  }
+  const OpInfo& info = runtime->ops().of(op);
+  if (inside() == nullptr || is_in_foreign_kernel) return run_guest(*runtime, info, op, keys, *stack, lock, &kernel);
+  run_tracked(*runtime, info, keys, *stack, lock, false, &kernel);
+  clear_up(*runtime, lock);
+}
+
+template <c10::DispatchKey key>
+void wrap_kernel(c10::OperatorHandle& op) {
+  if (!op.hasKernelForDispatchKey(key) || op.isKernelFallthroughKernel(key)) return;
+  kernels_before<key>().erase(&op.schema());
+  kernels_before<key>().emplace(&op.schema(), op.getComputedKernelForDispatchKey(key));
+  shim().shields.push_back(c10::Dispatcher::singleton().registerImpl(
+      op.operator_name(), key, c10::KernelFunction::makeFromBoxedFunction<&wrap<key>>(), std::nullopt, nullptr,
+      "lowtide"));
+}
+
+void wrap_kernels() {
+  class Silent final : public c10::WarningHandler {  // torch warns of every kernel that takes another's place
+    void process(const c10::Warning&) override {}
+  } silent;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    auto op = c10::Dispatcher::singleton().findOp(name);
+    if (!op || !op->hasSchema()) continue;
+    wrap_kernel<c10::DispatchKey::SparseCPU>(*op);
+    wrap_kernel<c10::DispatchKey::SparseCsrCPU>(*op);
+    wrap_kernel<c10::DispatchKey::NestedTensorCPU>(*op);
+    wrap_kernel<c10::DispatchKey::MkldnnCPU>(*op);
+  }
 }
 
 // For composites that read bytes themselves, above autograd: their inputs are resident and locked while they run.
@@ -381,6 +443,7 @@ void enter(const py::dict& given) {
   membership = {all.runtime.get(), ++epoch};
   is_on = true;
   raise_shields();
+  wrap_kernels();
   c10::impl::tls_set_dispatch_key_included(kHookKey, true);
 }
 

@@ -1,6 +1,7 @@
 // One operator on its way through the hook: scan its arguments, make room, run it, file what came out.
 #pragma once
 
+#include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/SmallVector.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "torch_shim_guest.hpp"
+#include "torch_shim_parts.hpp"
 #include "torch_shim_runtime.hpp"
 #include "torch_shim_threads.hpp"
 
@@ -21,10 +23,11 @@ namespace lowtide::shim {
 
 class Call {
  public:
-  // With the lock held.
-  Call(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below, Stack& stack)
-      : runtime_(runtime), info_(info), below_(below), stack_(stack), stamp_(runtime.next_stamp()),
-        is_replayable_(info.is_replayable && info.mode == Mode::kTrack) {
+  // With the lock held. `kernel`: one before the hook, see torch_shim_parts.hpp.
+  Call(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below, Stack& stack,
+       const c10::SafeKernelFunction* kernel = nullptr)
+      : runtime_(runtime), info_(info), below_(below), stack_(stack), kernel_(kernel), stamp_(runtime.next_stamp()),
+        is_replayable_(info.is_replayable && info.mode == Mode::kTrack && kernel == nullptr) {
     if (is_replayable_) recipe_ = runtime.take_recipe();
   }
   Call(const Call&) = delete;
@@ -82,6 +85,7 @@ class Call {
       return info_.handle.redispatchBoxed(below_, &stack_);
     }
     const c10::impl::ExcludeDispatchKeyGuard below_the_hook(c10::DispatchKey::CustomRNGKeyId);
+    if (kernel_ != nullptr) return kernel_->callBoxed(info_.handle, below_, &stack_);
     if (is_replayable_) {
       recipe_->info = &info_;
       recipe_->keys = below_;
@@ -163,9 +167,11 @@ class Call {
   const OpInfo& info_;
   c10::DispatchKeySet below_;
   Stack& stack_;
+  const c10::SafeKernelFunction* kernel_;
   std::uint64_t stamp_;
   bool is_replayable_;
   bool writes_parameter_ = false;
+  bool is_ragged_ = false;  // among the arguments are nested tensors, which have no sizes
   bool has_begun_ = false;
   bool is_running_ = false;
   std::uint64_t escapes_before_ = 0;
@@ -241,7 +247,12 @@ class Call {
       return;
     }
     c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-    if (!is_plain(impl)) is_replayable_ = false;
+    if (!is_plain(impl)) {
+      is_replayable_ = false;
+      is_ragged_ |= impl.key_set().has(c10::DispatchKey::NestedTensor);
+      if (recipe_) runtime_.give_recipe(std::move(recipe_));  // a stub could not describe it
+      for_each_part(impl, [&](const at::Tensor& part) { scan_tensor(part, argument, index, element, is_statistic); });
+    }
     if (!has_bytes(impl)) {
       if (impl.device_type() != c10::kCPU) refuse_device(impl.device());
       return;
@@ -414,7 +425,8 @@ class Call {
   void prepare_cost() {
     const double guess = work_.input_bytes / 4.0;
     const bool needs_outputs = info_.flops == FlopRule::kConvolution;
-    const double flops = flops_of(info_, arguments(), info_.arguments.size(), needs_outputs ? 1.0 : guess);
+    const double flops =
+        is_ragged_ ? 0.0 : flops_of(info_, arguments(), info_.arguments.size(), needs_outputs ? 1.0 : guess);
     (needs_outputs ? flops_by_output_ : work_.flops) = flops;
     const double expected = needs_outputs ? flops * guess : flops;
     temper_ = kNsPerFlop * expected > kNsPerByte * work_.input_bytes ? Temper::kExpensive : Temper::kCheap;
@@ -494,8 +506,15 @@ class Call {
   void collect_returned(const at::Tensor& tensor, std::int32_t index, std::int32_t element) {
     if (!tensor.defined()) return;
     const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-    if (!is_plain(impl) && has_bytes(impl)) is_replayable_ = false;
-    if (has_bytes(impl)) collect_fresh(impl, {Place::Kind::kReturn, index, element});
+    const Place place{Place::Kind::kReturn, index, element};
+    if (!is_plain(impl)) {
+      if (has_bytes(impl)) is_replayable_ = false;
+      for_each_part(impl, [&](const at::Tensor& part) {
+        is_replayable_ = false;
+        if (part.defined() && has_bytes(*part.unsafeGetTensorImpl())) collect_fresh(*part.unsafeGetTensorImpl(), place);
+      });
+    }
+    if (has_bytes(impl)) collect_fresh(impl, place);
   }
 
   // Raw memory that holds a result becomes an output.

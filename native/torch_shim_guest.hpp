@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "torch_shim_parts.hpp"
 #include "torch_shim_runtime.hpp"
 
 namespace lowtide::shim {
@@ -122,7 +123,9 @@ class GuestCall {
   }
 
   void scan_tensor(const at::Tensor& tensor, bool is_written) {
-    if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
+    if (!tensor.defined()) return;
+    for_each_part(*tensor.unsafeGetTensorImpl(), [&](const at::Tensor& part) { scan_tensor(part, is_written); });
+    if (!tensor.unsafeGetTensorImpl()->has_storage()) return;
     Handle* handle = runtime_.known(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
     if (handle == nullptr) return;
     for (Use& use : uses_) {
