@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from lowtide.errors import GraphError, RefereeError
 from lowtide.ir import Graph
+from lowtide.planning.merging import MergedGraph, merge_in_place
 from lowtide.referee import Replay, baseline, largest_working_set
 from lowtide.units import Budget, Bytes, parse_budget
 
@@ -15,7 +17,7 @@ _SMALLEST_REAL_PEAK_BYTES = 1024
 _LARGEST_ABSTRACT_PEAK = 2**20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Facts:
     """What holds of a graph whatever the plan.
 
@@ -31,6 +33,11 @@ class Facts:
     baseline: Replay
     bottleneck_node: str | None
     largest_working_set_bytes: Bytes
+
+    @cached_property
+    def merged(self) -> MergedGraph | None:
+        """The graph with in-place operations merged into what they overwrite, or None where there are none to merge."""
+        return merge_in_place(self.graph)
 
 
 def gather_facts(graph: Graph) -> Facts:

@@ -243,7 +243,7 @@ class Search:
             time_limit_seconds=self._planner_seconds(most_seconds, is_retry=not is_reported),
             on_progress=self.request.on_progress if is_reported else None,
         )
-        proposal = _propose(self.planner, request)
+        proposal = self._proposal(request)
         if proposal.steps is None:
             baseline_attempt = self._baseline_attempt(budget_bytes)
             return replace(
@@ -274,6 +274,22 @@ class Search:
         )
         # A claim about all orders holds for the given one, too, but not the other way round.
         return settle(attempt) if is_in_order or request.scope.order == "free" else as_free_order(attempt)
+
+    def _proposal(self, request: PlanRequest) -> Proposal:
+        """The planner's answer, with in-place operations merged into what they overwrite where that gives a plan."""
+        merged = self.facts.merged
+        if merged is None:
+            return _propose(self.planner, request)
+        started = time.perf_counter()
+        proposal = merged.proposal(_propose(self.planner, merged.request(request)))
+        if proposal.status in _HAS_PLAN or (request.should_stop is not None and request.should_stop()):
+            return proposal
+        seconds = request.time_limit_seconds
+        if seconds is not None:
+            seconds = max(_SHORTEST_SECONDS, seconds - (time.perf_counter() - started))
+        unmerged = _propose(self.planner, replace(request, time_limit_seconds=seconds))
+        has_plan = unmerged.status in _HAS_PLAN
+        return unmerged if has_plan or proposal.steps is None else replace(unmerged, steps=proposal.steps)
 
     def _planner_seconds(self, most_seconds: float | None, *, is_retry: bool) -> float | None:
         seconds_left = self._seconds_left()
