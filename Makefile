@@ -21,11 +21,11 @@ NATIVE := $(shell find native -type f 2>/dev/null)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test build wheel lint format types contracts check clean distclean
+.PHONY: help demo test build wheel lint format types contracts check docs bench bench-full clean distclean
 
 help: ## what each target does
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
-	  || sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1  \2/p' Makefile
 
 demo: $(STAMP)-demo $(STAMP)-native ## install what the demo needs and run `lowtide demo`
 	$(BIN)/lowtide demo $(DEMO_ARGS)
@@ -55,8 +55,37 @@ contracts: $(STAMP)-dev ## who may import whom
 
 check: lint types contracts ## lint, types and contracts
 
+docs: $(STAMP)-dev ## build the documentation into site/, warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+bench: $(STAMP)-dev $(STAMP)-native ## a short run of every benchmark into build/bench: some minutes, nothing is downloaded
+	mkdir -p build/bench
+	$(BIN)/python -m benchmarks.planner --short -o build/bench/planner.jsonl
+	$(BIN)/python -m benchmarks.online_sim --short -o build/bench/online_sim.jsonl
+	$(BIN)/python -m benchmarks.training --model unet --rounds 1 -o build/bench/training.jsonl
+	$(BIN)/python -m benchmarks.online --part training --program "resnet with batch norm" --rounds 1 --steps 1 \
+	  -o build/bench/online.jsonl
+	$(BIN)/python -m benchmarks.edge --offline --only four_branches --seconds 1 -o build/bench/edge_tflite.jsonl
+	$(BIN)/python -m benchmarks.edge.onnx_models --offline --only four_branches --seconds 1 \
+	  -o build/bench/edge_onnx.jsonl
+	$(BIN)/python -m benchmarks.pool --calls 100000 --rounds 1 -o build/bench/pool.jsonl
+
+bench-full: $(STAMP)-dev $(STAMP)-native ## all of it into benchmarks/results, then pages and README: hours, pip downloads models
+	$(BIN)/python -m benchmarks.training
+	$(BIN)/python -m benchmarks.training.matrix
+	$(BIN)/python -m benchmarks.planner
+	$(BIN)/python -m benchmarks.online_sim
+	$(BIN)/python -m benchmarks.online
+	$(BIN)/python -m benchmarks.edge
+	$(BIN)/python -m benchmarks.edge.onnx_models
+	$(BIN)/python -m benchmarks.pool
+	for report in training.report planner.report online_sim.report online.report readme; do \
+	  $(BIN)/python -m benchmarks.$$report || exit 1; \
+	done
+
 clean: ## remove build outputs and caches, keep .venv
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 	find src -name '*.so' -type f -delete
 	rm -f $(STAMP)-demo $(STAMP)-dev $(STAMP)-native

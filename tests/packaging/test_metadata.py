@@ -49,6 +49,8 @@ def test_extras_bring_what_they_say() -> None:
     assert "ortools" in requirements_of("exact")
     assert "matplotlib" in requirements_of("report")
     assert "transformers" in requirements_of("demo")
+    assert {"transformers", "accelerate"} <= requirements_of("huggingface")
+    assert "lightning" in requirements_of("lightning")
 
 
 def test_torch_range_admits_the_pinned_torch() -> None:

@@ -138,8 +138,13 @@ class LowtideOutOfMemory(LowtideError, torch.OutOfMemoryError):
         holders: Who holds what cannot be evicted, largest first; by default whom `names_holders` names.
 
     Attributes:
-        requested_bytes, capacity_bytes, resident_bytes, pinned_bytes, largest_hole_bytes, fragmentation,
-        smallest_budget_bytes: See `Shortage`; None where the message does not tell.
+        requested_bytes: As in `Shortage`, like the following ones; None where the message does not tell.
+        capacity_bytes: What the arena has.
+        resident_bytes: What is in it.
+        pinned_bytes: What of it could not be evicted at that moment.
+        largest_hole_bytes: The largest free piece.
+        fragmentation: Free bytes / capacity.
+        smallest_budget_bytes: No smaller budget lets this op run at this point.
         op: The op that asked, or None.
         holders: A tuple of `Holder`.
     """
