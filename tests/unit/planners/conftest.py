@@ -1,14 +1,17 @@
-"""Random graphs with everything a graph can have, for the planners' tests."""
+"""Graphs for the planners' tests, random ones with everything a graph can have, and what the least duration is."""
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from lowtide.ir import BOUNDARY_OP, Graph, Input, InputKind, Node, Value
+from lowtide.referee import baseline, largest_working_set
 
 
 @dataclass
@@ -192,3 +195,46 @@ def with_backward() -> Callable[[Graph], Graph]:
         return Graph(graph.name, graph.inputs, (*graph.nodes, *added), outputs, order)
 
     return extend
+
+
+@pytest.fixture(scope="session")
+def plain_graph() -> Callable[[int, int], Graph]:
+    """Make a graph of so many nodes by a seed: one to two outputs a node, no aliases; tight enough to recompute."""
+
+    def build(seed: int, num_nodes: int) -> Graph:
+        rng = random.Random(seed)
+        nodes: list[Node] = []
+        for index in range(num_nodes):
+            made = [value.name for node in nodes for value in node.outputs]
+            inputs = rng.sample(made, min(len(made), rng.choice((1, 1, 2, 2, 3))))
+            outputs = [Value(f"v{index}.{i}", rng.randint(1, 9)) for i in range(rng.choice((1, 1, 1, 2)))]
+            workspace_bytes = rng.choice((0, 0, 3))
+            nodes.append(Node(f"n{index}", "op", rng.randint(0, 9), tuple(inputs), tuple(outputs), workspace_bytes))
+        kept = (nodes[-1].outputs[0].name, *([nodes[0].outputs[0].name] if rng.random() < 0.3 else []))
+        return Graph("plain", (), tuple(nodes), kept, tuple(node.name for node in nodes), "unit")
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def budgets() -> Callable[[Graph], list[int]]:
+    """Budgets from the largest working set to just below the baseline's peak; none where there is nothing between."""
+
+    def choose(graph: Graph) -> list[int]:
+        low, high = largest_working_set(graph).size_bytes, baseline(graph).peak_bytes
+        return sorted({low, (low + high) // 2, high - 1}) if low < high else []
+
+    return choose
+
+
+@pytest.fixture(scope="session")
+def least_duration() -> Callable[..., int | None]:
+    """The exhaustive optimum: see ``bounds/exhaustive.py``."""
+    path = Path(__file__).parent / "bounds" / "exhaustive.py"
+    spec = importlib.util.spec_from_file_location("lowtide_test_exhaustive", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[..., int | None] = module.least_duration
+    return found

@@ -1,10 +1,8 @@
-"""A small problem by hand, a way to ask whether a constraint allows a choice, and the exhaustive optimum."""
+"""A small problem by hand, and a way to ask whether a constraint allows a choice."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import pytest
 from ortools.sat.python import cp_model
@@ -59,15 +57,3 @@ def make_bench() -> Callable[..., Bench]:
         return Bench(Problem(columns, storages, 5, budget_bytes, max_copies))
 
     return make
-
-
-@pytest.fixture(scope="session")
-def least_duration() -> Callable[..., int | None]:
-    path = Path(__file__).parents[1] / "bounds" / "exhaustive.py"
-    spec = importlib.util.spec_from_file_location("lowtide_test_exhaustive", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Callable[..., int | None] = module.least_duration
-    return found

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -27,20 +25,6 @@ from lowtide.referee import baseline, largest_working_set, replay
 from lowtide.testing import training_chain_graph
 
 WORK = 300_000
-
-
-def load_least_duration() -> Callable[..., int | None]:
-    path = Path(__file__).parents[1] / "bounds" / "exhaustive.py"
-    spec = importlib.util.spec_from_file_location("lowtide_test_exhaustive_for_exact", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Callable[..., int | None] = module.least_duration
-    return found
-
-
-least_duration = load_least_duration()
 
 
 def between(graph: Graph, fraction: float) -> int:
@@ -182,7 +166,9 @@ def test_a_solution_over_all_stages_is_resident_as_it_says(kind: type[Relaxation
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Relaxation, GridRelaxation])
 def test_bounds_never_exceed_the_optimum_whatever_is_watched(
-    kind: type[Relaxation] | type[GridRelaxation], random_graph: Callable[..., Graph]
+    kind: type[Relaxation] | type[GridRelaxation],
+    random_graph: Callable[..., Graph],
+    least_duration: Callable[..., int | None],
 ) -> None:
     num_tight = 0
     for seed in range(90):
@@ -250,7 +236,9 @@ def test_it_is_a_planner() -> None:
 
 
 @pytest.mark.slow
-def test_what_it_calls_optimal_or_infeasible_is(random_graph: Callable[..., Graph]) -> None:
+def test_what_it_calls_optimal_or_infeasible_is(
+    random_graph: Callable[..., Graph], least_duration: Callable[..., int | None]
+) -> None:
     num_optimal = num_infeasible = 0
     for seed in range(80):
         graph = plain_graph(Random(seed), 6) if seed % 2 else random_graph(seed, num_nodes=5)

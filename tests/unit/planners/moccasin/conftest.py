@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 from ortools.sat.python import cp_model
 
@@ -45,15 +40,3 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
-
-
-@pytest.fixture(scope="session")
-def least_duration() -> Callable[..., int | None]:
-    path = Path(__file__).parents[1] / "bounds" / "exhaustive.py"
-    spec = importlib.util.spec_from_file_location("lowtide_test_exhaustive", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module: ModuleType = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Callable[..., int | None] = module.least_duration
-    return found
