@@ -252,9 +252,13 @@ def test_an_op_bound_front_needs_a_fraction(dtype: str) -> None:
     checked = check_tflite(data, export.data, repeats=0)
     assert is_same_within_rounding(checked)
     assert checked.is_passed or dtype == "FLOAT32"
-    after = checked.micro.after
+    before, after = checked.micro.before, checked.micro.after
+    assert isinstance(before, MicroRun)
     assert isinstance(after, MicroRun)
     assert after.head_bytes == export.after.head_bytes
+    added_bytes = choose_bands(parse_tflite(data, "m")).added_persistent_bytes
+    planned_bytes = export.after.head_bytes + before.tail_bytes + added_bytes
+    assert after.total_bytes == pytest.approx(planned_bytes, rel=0.02)
     assert export.before.head_bytes == 2 * 32 * 32 * 32 * (4 if dtype == "FLOAT32" else 1)
     assert export.after.head_bytes < 0.4 * export.before.head_bytes
     assert set(export.new_ops) == {"CONCATENATION", "PAD", "SLICE"} == set(checked.new_ops)

@@ -12,6 +12,7 @@ from lowtide.emit.bands.search import MOST_BANDS, BandChoice, BandOptions, choos
 from lowtide.emit.tflite import TfliteExport
 from lowtide.emit.tflite_bands import export_bands, import_bands, ops_of, plan_bands
 from lowtide.errors import InputError
+from lowtide.importers.tflite import import_tflite
 from lowtide.importers.tflite_file import TfliteFile, read_tflite
 
 __all__ = ["BANDS_HELP", "NO_BANDS", "export_in_bands"]
@@ -40,7 +41,7 @@ def export_in_bands(model: str, bands: str, *, no_new_ops: bool) -> TfliteExport
         MissingDependency: The extra ``tflite`` is not installed.
     """
     num_bands = _number_of_bands(bands)
-    file = read_tflite(Path(model.removeprefix(IN_PLACE)))
+    file = import_tflite(read_tflite(Path(model.removeprefix(IN_PLACE)))).file  # says what is broken
     choice = choose_bands(file, BandOptions(num_bands=num_bands, only_ops=ops_of(file) if no_new_ops else None))
     if not choice.bands:
         return None

@@ -1,0 +1,36 @@
+"""The commands of docs/edge.md run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lowtide.cli import main
+from lowtide.emit.bands.search import MOST_BANDS
+from lowtide.emit.tflite_builder import TfliteBuilder
+from lowtide.importers.tflite_arena import micro_arena
+from lowtide.importers.tflite_file import read_tflite
+
+PAGE = (Path(__file__).parents[2] / "docs" / "edge.md").read_text(encoding="utf-8")
+
+
+def test_the_command_for_bands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (command,) = re.findall(r"^    lowtide (export .*--bands .*)$", PAGE, flags=re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(7)
+    builder = TfliteBuilder()
+    x, wide, y = (builder.tensor(name, (1, 32, 32, depth)) for name, depth in zip("xwy", (3, 32, 3), strict=True))
+    builder.conv(x, wide, rng.standard_normal((32, 3, 3, 3)))
+    builder.conv(wide, y, rng.standard_normal((3, 3, 3, 32)))
+    Path("model.tflite").write_bytes(builder.build(inputs=[x], outputs=[y]))
+    assert main(shlex.split(command)) == 0
+    before, after = (micro_arena(read_tflite(name)).head_bytes for name in ("model.tflite", "smaller.tflite"))
+    assert after < 0.5 * before
+
+
+def test_the_most_bands() -> None:
+    assert f"A number from 2 to {MOST_BANDS}" in " ".join(PAGE.split())

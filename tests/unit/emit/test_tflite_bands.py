@@ -1,0 +1,58 @@
+"""How outputs of two runs compare where a runtime may round."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lowtide.emit.tflite_bands import is_same_within_rounding, largest_difference
+from lowtide.emit.tflite_check import RuntimeCheck, TfliteCheck
+from lowtide.emit.tflite_run import LitertRun
+
+
+def check(before: Any, after: Any) -> RuntimeCheck:
+    runs = [LitertRun(outputs={"0_0": np.array(array)}, arena_bytes=0, seconds=0.0) for array in (before, after)]
+    num_different = int(np.array(before).tobytes() != np.array(after).tobytes())
+    return RuntimeCheck("LiteRT", runs[0], runs[1], num_different, None)
+
+
+REFUSED = RuntimeCheck("TensorFlow Lite Micro", None, None, 0, "it has no kernel")
+
+
+def checked(micro: RuntimeCheck, litert: RuntimeCheck) -> TfliteCheck:
+    return TfliteCheck(micro, litert, 1, 1, (), (), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "difference"),
+    [
+        ([1.0, -4.0], [1.0, -4.0], 0.0),
+        ([1.0, -4.0], [1.5, -4.0], 0.125),
+        ([0.0], [1.0], math.inf),
+        ([1.0, np.nan], [1.0, np.nan], 0.0),
+        ([1.0, 2.0], [1.0, np.nan], math.inf),
+        ([1, 2], [1, 3], math.inf),  # integers do not round
+        ([1.0, 2.0], [[1.0, 2.0]], math.inf),
+    ],
+)
+def test_the_largest_difference(before: Any, after: Any, difference: float) -> None:
+    assert largest_difference(check(before, after)) == difference
+
+
+def test_a_missing_output_is_no_rounding() -> None:
+    whole = check([1.0], [1.0])
+    assert whole.after is not None
+    empty = LitertRun(outputs={}, arena_bytes=0, seconds=0.0)
+    assert largest_difference(RuntimeCheck("LiteRT", whole.before, empty, 1, None)) == math.inf
+
+
+def test_litert_may_round_and_micro_may_not() -> None:
+    same, rounded, other = check([1.0], [1.0]), check([1.0], [1.00001]), check([1.0], [1.1])
+    assert is_same_within_rounding(checked(same, rounded))
+    assert is_same_within_rounding(checked(REFUSED, rounded))
+    assert not is_same_within_rounding(checked(rounded, same))
+    assert not is_same_within_rounding(checked(same, other))
+    assert not is_same_within_rounding(checked(REFUSED, REFUSED))
