@@ -13,7 +13,7 @@ import hashlib
 import time
 from dataclasses import asdict, replace
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lowtide.comparison.options import ComparisonOptions
 from lowtide.comparison.peers import ARENA_PEAK, PEERS
@@ -21,12 +21,13 @@ from lowtide.comparison.rows import EAGER, Cell, Kind, Outcome, Row
 from lowtide.errors import LowtideError
 from lowtide.ir.serde import compact_json
 from lowtide.measure.errors import ChildFailed, MeterUnavailable
+from lowtide.measure.subprocesses import measure_in_subprocess
 from lowtide.units import Bytes, parse_budget
 
 if TYPE_CHECKING:
     from lowtide.measure.training_types import TrainingResult, TrainingRun
 
-__all__ = ["measured_cells", "run_measured"]
+__all__ = ["measured_cells", "run_measured", "train_twice"]
 
 _NUM_STEPS = 4
 _TIMEOUT_SECONDS = 1800.0
@@ -72,8 +73,7 @@ def run_measured(cell: Cell, options: ComparisonOptions, eager: Row | None) -> R
     budget_bytes = parse_budget(cell.budget, baseline_peak_bytes=eager_peak_bytes) if cell.budget else None
     try:
         run = _training_run(cell, options, budget_bytes, eager_peak_bytes)
-        result = _train(run)
-        repeats = cell.method != EAGER or _bits_of(_train(run)) == _bits_of(result)
+        result, repeats = _train_eager(run) if cell.method == EAGER else (_train(run), True)
     except MeterUnavailable:
         raise
     except ChildFailed as error:
@@ -115,6 +115,31 @@ def _training_run(
     )
 
 
+def train_twice(*, run: dict[str, Any]) -> dict[str, Any]:
+    """Runs in the child: a training, and whether another one computes the same bits.
+
+    Args:
+        run: As ``TrainingRun.to_json`` makes it.
+
+    Returns:
+        ``{"result": of the first, "repeats": bool}``.
+    """
+    from lowtide.measure.torch_training import TrainingRun, compare_results, run_training
+
+    first, second = (run_training(TrainingRun(**run)) for _ in range(2))
+    return {"result": first.to_json(), "repeats": not compare_results(first, second)}
+
+
+def _train_eager(run: TrainingRun) -> tuple[TrainingResult, bool]:
+    """Where plain torch does not repeat, nobody can be blamed for other bits."""
+    from lowtide.measure.training_types import TrainingResult
+
+    answer = measure_in_subprocess(
+        f"{__name__}:{train_twice.__name__}", kwargs={"run": run.to_json()}, timeout_seconds=_TIMEOUT_SECONDS
+    )
+    return TrainingResult.from_json(answer["result"]), bool(answer["repeats"])
+
+
 def _train(run: TrainingRun) -> TrainingResult:
     from lowtide.measure.torch_training import measure_training
 
@@ -128,8 +153,10 @@ def _bits_of(result: TrainingResult) -> str:
 
 
 def _reason_of(error: ChildFailed) -> str:
-    """The first line: what follows is for whoever mends the model, and the error has it."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    """What was raised, in a line: the rest is for whoever mends the model, and the error has it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = lines[0] if lines else ""
+    return told.removeprefix(f"{error.target!r} raised {error.error_type} in the child process: ") or told
 
 
 def _row(

@@ -129,9 +129,9 @@ def _default_planners(num_nodes: int | None) -> tuple[tuple[str, ...], tuple[str
             chosen.append(name)
     notes = []
     if slow:
-        notes.append(f"{', '.join(slow)}: left out, as {num_nodes:,} nodes would take them minutes (--planners all)")
+        notes.append(f"left out: {', '.join(slow)}, which {num_nodes:,} nodes would take minutes (--planners all)")
     if missing:
-        notes.append(f"{', '.join(missing)}: left out, pip install 'lowtide[exact]' brings their solver")
+        notes.append(f"left out: {', '.join(missing)}, as their solver is not here (pip install 'lowtide[exact]')")
     return tuple(chosen), tuple(notes)
 
 

@@ -25,6 +25,7 @@ from lowtide.units import format_bytes
 __all__ = ["Group", "Label", "Picture", "Point", "height_of", "pictures_of", "ticks_between"]
 
 _MOST_NAMES = 2
+_ROOM_FOR_LABELS = 0.7
 _TICKS = (-90, -50, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 1000)
 
 
@@ -99,6 +100,11 @@ class Picture:
         low, high = min(memories), max(memories)
         room = max(4.0, 0.06 * (high - low))
         return max(0.0, low - room), high + 2 * room
+
+    def is_far_right(self, label: Label) -> bool:
+        """Whether a label has no room to the right of its point."""
+        low, high = self.memory_range
+        return label.memory_percent > low + _ROOM_FOR_LABELS * (high - low)
 
     @property
     def increase_range(self) -> tuple[float, float]:

@@ -14,6 +14,7 @@ _NEEDED_FOR = "a report as HTML"
 COLOR_BY_GROUP = {Group.PLAIN: "#8a939c", Group.OURS: HELD, Group.OTHERS: PLAIN}
 _MARKER_BY_GROUP = {Group.PLAIN: "square", Group.OURS: "circle", Group.OTHERS: "diamond"}
 _SIZE, _SIZE_ON_FRONT = 9, 13
+_LABEL_DISTANCE = 9
 _DASH_BY_ORDER = {"given order": [7, 4], "any order": [2, 4]}
 
 
@@ -55,18 +56,26 @@ def _draw(picture: Picture, plotting: Any, models: Any) -> Any:
     )
     front.glyph.name = "front"
     renderers = [_draw_group(figure, picture, group, models) for group in picture.name_by_group]
-    labels = models.ColumnDataSource(
+    _draw_labels(figure, picture, models)
+    tips = [("", "@method"), ("budget", "@budget"), ("memory", "@memory"), ("time", "@time"), ("", "@status")]
+    figure.add_tools(models.HoverTool(renderers=renderers, tooltips=tips, point_policy="snap_to_data"))
+    return figure
+
+
+def _draw_labels(figure: Any, picture: Picture, models: Any) -> None:
+    is_left = [picture.is_far_right(label) for label in picture.labels]
+    source = models.ColumnDataSource(
         data={
             "x": [label.memory_percent for label in picture.labels],
             "y": [height_of(label.increase_percent) for label in picture.labels],
             "text": [label.text for label in picture.labels],
+            "align": ["right" if left else "left" for left in is_left],
+            "beside": [-_LABEL_DISTANCE if left else _LABEL_DISTANCE for left in is_left],
         }
     )
-    text = models.Text(x="x", y="y", text="text", x_offset=9, y_offset=-7, text_font_size="12px", name="label")
-    figure.add_glyph(labels, text)
-    tips = [("", "@method"), ("budget", "@budget"), ("memory", "@memory"), ("time", "@time"), ("", "@status")]
-    figure.add_tools(models.HoverTool(renderers=renderers, tooltips=tips, point_policy="snap_to_data"))
-    return figure
+    labels = models.Text(x="x", y="y", text="text", text_align="align", x_offset="beside", y_offset=-7, name="label")
+    labels.text_font_size = "12px"
+    figure.add_glyph(source, labels)
 
 
 def _draw_group(figure: Any, picture: Picture, group: Group, models: Any) -> Any:

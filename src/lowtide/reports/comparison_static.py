@@ -60,10 +60,12 @@ def _draw(axes: Any, picture: Picture) -> None:
             zorder=3,
         )
     for label in picture.labels:
+        is_left = picture.is_far_right(label)
         axes.annotate(
             label.text,
             (label.memory_percent, height_of(label.increase_percent)),
-            xytext=(4, 3),
+            xytext=(-4 if is_left else 4, 3),
+            horizontalalignment="right" if is_left else "left",
             textcoords="offset points",
             fontsize=7,
             parse_math=False,

@@ -189,7 +189,7 @@ def test_planners_that_need_minutes_are_left_out_of_large_graphs_unless_asked_fo
     assert set(large.planners) == {"search", "exact", "greedy", "sqrt"}
     assert {"checkmate", "checkmate-lp"} <= set(small.planners)
     assert large.notes == (
-        "checkmate, checkmate-lp, cpsat, moccasin: left out, as 1,234 nodes would take them minutes (--planners all)",
+        "left out: checkmate, checkmate-lp, cpsat, moccasin, which 1,234 nodes would take minutes (--planners all)",
     )
     everybody = choose_options(num_nodes=1234, planners=["all"])
     assert {*large.planners, "checkmate", "checkmate-lp", "cpsat", "moccasin"} == set(everybody.planners)

@@ -1,0 +1,136 @@
+"""Which trainings there are, and what becomes of those that end badly; no process is started."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lowtide.comparison import measured
+from lowtide.comparison.measured import measured_cells, run_measured
+from lowtide.comparison.options import ComparisonOptions, choose_options
+from lowtide.comparison.peers import PEERS
+from lowtide.comparison.rows import Cell, Kind, Outcome, Row
+from lowtide.measure.errors import ChildFailed, MeterUnavailable
+from lowtide.measure.training_types import StepResult, TrainingResult, TrainingRun
+
+EAGER = Row(
+    cell=Cell(kind=Kind.MEASURED, method="eager"),
+    outcome=Outcome.COMPLETED,
+    budget_bytes=None,
+    baseline_peak_bytes=10_000,
+    baseline_duration=1_000_000_000,
+    peak_bytes=10_000,
+    duration=1_000_000_000,
+)
+
+
+@pytest.fixture
+def options() -> ComparisonOptions:
+    return choose_options(num_nodes=1, planners=[], policies=[], model="my.module:function", seed=7)
+
+
+def cell(method: str, budget: str = "") -> Cell:
+    return Cell(kind=Kind.MEASURED, method=method, budget=budget)
+
+
+def train_as(
+    monkeypatch: pytest.MonkeyPatch, *, peaks: tuple[int, ...], report: dict[str, Any] | None = None
+) -> list[Any]:
+    """Trainings whose steps take 2 s of CPU and those peaks; returns the runs asked for."""
+    runs: list[TrainingRun] = []
+
+    def train(run: TrainingRun) -> TrainingResult:
+        runs.append(run)
+        steps = tuple(
+            StepResult(loss=1.0, wall_seconds=9.0, cpu_seconds=2.0, start_bytes=0, peak_bytes=peak, end_bytes=0)
+            for peak in peaks
+        )
+        return TrainingResult(run=run, steps=steps, prepare_seconds=0.0, digests={}, tensors=None, report=report or {})
+
+    monkeypatch.setattr(measured, "_train", train)
+    return runs
+
+
+def test_eager_comes_first_then_what_takes_no_budget(options: ComparisonOptions) -> None:
+    cells = [(one.method, one.budget) for one in measured_cells(options, ("80%", "60%"))]
+    assert cells[:4] == [("eager", ""), ("checkpoint", ""), ("amb-aot_eager", ""), ("amb-inductor", "")]
+    within = ["amb-aot_eager", "amb-inductor", "lowtide.compile", "lowtide.budget"]
+    assert cells[4:] == [(name, budget) for budget in ("80%", "60%") for name in within]
+
+
+def test_without_a_model_there_are_none() -> None:
+    assert measured_cells(choose_options(num_nodes=1, planners=[], policies=[]), ("80%",)) == ()
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("amb-aot_eager", {"backend": "aot_eager", "ratio": 0.6}),
+        ("amb-inductor", {"backend": "inductor", "ratio": 0.6}),
+        ("lowtide.compile", {"budget": 6000, "counts": "compiled"}),
+        ("lowtide.budget", {"budget_bytes": 6000}),
+    ],
+)
+def test_everybody_gets_the_same_bytes(
+    options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch, method: str, settings: dict[str, object]
+) -> None:
+    runs = train_as(monkeypatch, peaks=(9_999, 6_000, 5_000))
+    row = run_measured(cell(method, "60%"), options, EAGER)
+    assert (runs[0].model, runs[0].seed, runs[0].prepare) == ("my.module:function", 7, PEERS[method].prepare)
+    assert runs[0].prepare_options == settings
+    assert (row.budget_bytes, row.peak_bytes, row.outcome) == (6_000, 6_000, Outcome.COMPLETED)
+    assert (row.duration, row.increase_percent, row.memory_percent) == (2_000_000_000, 100.0, 60.0)
+
+
+def test_more_than_the_budget_is_said(options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_as(monkeypatch, peaks=(0, 6_001))
+    assert run_measured(cell("amb-aot_eager", "60%"), options, EAGER).outcome is Outcome.OVER
+
+
+def test_bytes_in_an_arena_count(options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_as(monkeypatch, peaks=(0, 10), report={"arena_peak_bytes": 5_900})
+    assert run_measured(cell("lowtide.budget", "60%"), options, EAGER).peak_bytes == 5_910
+
+
+@pytest.mark.parametrize(
+    ("error_type", "outcome"),
+    [
+        ("InfeasibleBudget", Outcome.INFEASIBLE),
+        ("NoPlanFound", Outcome.TIMEOUT),
+        ("LowtideOutOfMemory", Outcome.GAVE_UP),
+        ("ZeroDivisionError", Outcome.FAILED),
+        (None, Outcome.FAILED),
+    ],
+)
+def test_a_training_that_ends_badly_is_a_row(
+    options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch, error_type: str | None, outcome: Outcome
+) -> None:
+    def fail(run: TrainingRun) -> TrainingResult:
+        raise ChildFailed(
+            f"'t' raised {error_type} in the child process: so and so\nand more",
+            target="t",
+            error_type=error_type,
+            child_traceback="",
+            return_code=0,
+        )
+
+    monkeypatch.setattr(measured, "_train", fail)
+    row = run_measured(cell("lowtide.compile", "60%"), options, EAGER)
+    assert (row.outcome, row.reason, row.needed_bytes) == (outcome, "so and so", None)
+
+
+def test_without_eager_there_is_nothing_to_compare_with(options: ComparisonOptions) -> None:
+    failed = replace(EAGER, peak_bytes=None, duration=None)
+    row = run_measured(cell("checkpoint"), options, failed)
+    assert row.reason == "eager could not be trained, so there is nothing to compare with"
+
+
+def test_a_missing_meter_ends_it(options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(run: TrainingRun) -> TrainingResult:
+        raise MeterUnavailable("not built")
+
+    monkeypatch.setattr(measured, "_train", fail)
+    with pytest.raises(MeterUnavailable):
+        run_measured(cell("checkpoint"), options, EAGER)
