@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lowtide.cli.output import print_facts, print_table, print_text
 from lowtide.comparison.comparing import Comparison
 from lowtide.comparison.judging import JudgedRow
-from lowtide.comparison.rows import EAGER, Kind
+from lowtide.comparison.rows import EAGER, Kind, Outcome
 from lowtide.comparison.words import MEASURED_HEADER, MODELLED_HEADER, Block, blocks_of, cells_of, front_of, title_of
 from lowtide.units import format_bytes
 
@@ -38,6 +38,8 @@ def print_comparison(comparison: Comparison) -> None:
     print_text(_ABOUT)
     if comparison.is_measured:
         print_text(_ABOUT_MEASURED)
+    if not comparison.is_complete:
+        print_text("Stopped early: the same command goes on where -o FILE has kept the rows.")
     for note in comparison.notes:
         print_text(f"{note[:1].upper()}{note[1:]}.")
 
@@ -68,11 +70,15 @@ def _print_block(block: Block) -> None:
         header = MEASURED_HEADER if block.is_measured else MODELLED_HEADER
         print_table(header, [cells_of(row) for row in block.found], right=(3, 4, 5, 6, 7))
     for outcome, rows in _by_outcome(block.missed).items():
-        print_text(f"  {outcome}: {', '.join(row.row.cell.method for row in rows)}")
+        if outcome is not Outcome.FAILED:
+            print_text(f"  {outcome}: {', '.join(row.row.cell.method for row in rows)}")
+            continue
+        for row in rows:
+            print_text(f"  {outcome}: {row.row.cell.method}: {row.row.reason}")
 
 
-def _by_outcome(rows: Sequence[JudgedRow]) -> dict[str, list[JudgedRow]]:
-    by_outcome: dict[str, list[JudgedRow]] = {}
+def _by_outcome(rows: Sequence[JudgedRow]) -> dict[Outcome, list[JudgedRow]]:
+    by_outcome: dict[Outcome, list[JudgedRow]] = {}
     for row in rows:
-        by_outcome.setdefault(str(row.outcome), []).append(row)
+        by_outcome.setdefault(row.outcome, []).append(row)
     return by_outcome

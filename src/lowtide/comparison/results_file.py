@@ -23,7 +23,7 @@ from lowtide.ir.serde.files import name_of_file, parse_json, read_text
 
 __all__ = ["RecordedRows", "ResultsWriter", "continue_rows", "open_results"]
 
-FORMAT, VERSION = "lowtide.comparison", 1
+_FORMAT, _VERSION = "lowtide.comparison", 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ def _drop_unfinished_line(path: Path) -> None:
 
 def _header(graph: Graph, options: Mapping[str, object]) -> dict[str, object]:
     return {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": _FORMAT,
+        "version": _VERSION,
         "graph_sha256": graph_sha256(graph),
         "order_sha256": _order_sha256(graph),
         "durations": [node.duration for node in graph.nodes],
@@ -153,9 +153,9 @@ def _order_sha256(graph: Graph) -> str:
 
 def _graph_of_header(line: str, graph: Graph, options: Mapping[str, object], where: str, *, is_profiled: bool) -> Graph:
     with Fields(parse_json(line, f"{where}: line 1"), f"{where}: line 1") as fields:
-        if fields.raw("format", None) != FORMAT:
+        if fields.raw("format", None) != _FORMAT:
             raise FormatError(f"{where}: line 1: no results of lowtide compare: name another file")
-        if fields.whole("version") != VERSION:
+        if fields.whole("version") != _VERSION:
             raise FormatError(f"{where}: line 1: of another version of lowtide: name another file")
         sha256, order_sha256 = fields.text("graph_sha256"), fields.text("order_sha256")
         durations = fields.wholes("durations")
