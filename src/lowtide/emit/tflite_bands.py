@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowtide.emit.bands.rewrite import with_bands
-from lowtide.emit.bands.search import BandChoice
+from lowtide.emit.bands.search import BandChoice, BandOptions
 from lowtide.emit.tflite import TfliteExport, export_tflite
 from lowtide.emit.tflite_analysis import PlanSmallest
 from lowtide.emit.tflite_check import RuntimeCheck, TfliteCheck
@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _MOST_ROUNDING = 1e-4
+_PERSISTENT_BYTES_PER_OPERATOR = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +61,36 @@ def import_bands(file: TfliteFile, choice: BandChoice, *, in_place: bool = False
     return BandedModel(file, choice, import_tflite(with_bands(file, choice.bands), in_place=in_place))
 
 
-def plan_bands(banded: BandedModel, plan_smallest: PlanSmallest) -> PlanResult:
-    """Plan a model with bands for the smallest arena: addresses alone, then with another order and recomputation.
+def plan_bands(
+    banded: BandedModel,
+    plan_smallest: PlanSmallest,
+    *,
+    most_added_time_percent: float = BandOptions().most_added_time_percent,
+) -> PlanResult:
+    """Plan a model with bands: addresses alone, with another order, with recomputation; the least memory wins.
+
+    Recomputed operators count with their room in the persistent part of the arena, and only where bands and they
+    together stay within the allowed time.
 
     Args:
         banded: The model.
         plan_smallest: Plans for the smallest footprint.
+        most_added_time_percent: Estimated, of the time without bands.
     """
     graph = banded.source.graph
-    by_offsets = plan_smallest(graph, keep_order=True, max_copies=1)
-    by_recompute = plan_smallest(graph, keep_order=False, max_copies=None)
-    return min(by_offsets, by_recompute, key=_footprint_bytes)
+    results = [plan_smallest(graph, keep_order=keep_order, max_copies=1) for keep_order in (True, False)]
+    again = plan_smallest(graph, keep_order=False, max_copies=None)
+    if again.plan is not None:
+        factor = (1 + banded.choice.added_time_percent / 100) * (1 + again.plan.tdi_percent / 100)
+        if factor <= 1 + most_added_time_percent / 100:
+            results.append(again)
+    return min(results, key=_needed_bytes)
 
 
-def _footprint_bytes(result: PlanResult) -> float:
+def _needed_bytes(result: PlanResult) -> float:
     if result.plan is None or result.plan.footprint_bytes is None:
         return math.inf
-    return result.plan.footprint_bytes
+    return result.plan.footprint_bytes + _PERSISTENT_BYTES_PER_OPERATOR * result.num_recomputes
 
 
 def export_bands(banded: BandedModel, verified: VerifiedPlan) -> TfliteExport:

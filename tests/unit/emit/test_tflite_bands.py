@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lowtide.emit.tflite_bands import is_same_within_rounding, largest_difference
+from lowtide.emit.tflite_bands import is_same_within_rounding, largest_difference, plan_bands
 from lowtide.emit.tflite_check import RuntimeCheck, TfliteCheck
 from lowtide.emit.tflite_run import LitertRun
 
@@ -56,3 +57,25 @@ def test_litert_may_round_and_micro_may_not() -> None:
     assert not is_same_within_rounding(checked(rounded, same))
     assert not is_same_within_rounding(checked(same, other))
     assert not is_same_within_rounding(checked(REFUSED, REFUSED))
+
+
+def a_result(footprint_bytes: int, *, num_recomputes: int = 0, tdi_percent: float = 0.0) -> Any:
+    plan = SimpleNamespace(footprint_bytes=footprint_bytes, tdi_percent=tdi_percent)
+    return SimpleNamespace(plan=plan, num_recomputes=num_recomputes)
+
+
+@pytest.mark.parametrize(
+    ("recomputed", "is_taken"),
+    [
+        (a_result(5000, num_recomputes=10, tdi_percent=10.0), True),
+        (a_result(5000, num_recomputes=10, tdi_percent=40.0), False),  # 1.2 x 1.4 is more than 1.5
+        (a_result(5000, num_recomputes=20, tdi_percent=10.0), False),  # their room in the arena outweighs it
+        (SimpleNamespace(plan=None, num_recomputes=0), False),
+    ],
+)
+def test_recomputation_counts_with_its_time_and_room(recomputed: Any, is_taken: bool) -> None:
+    by_order = a_result(9000)
+    results = {(True, 1): a_result(10000), (False, 1): by_order, (False, None): recomputed}
+    banded: Any = SimpleNamespace(source=SimpleNamespace(graph=None), choice=SimpleNamespace(added_time_percent=20.0))
+    found = plan_bands(banded, lambda _graph, *, keep_order, max_copies: results[keep_order, max_copies])
+    assert found is (recomputed if is_taken else by_order)

@@ -7,6 +7,7 @@ room       every further operator has its node and the data of its kernel, convo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,12 @@ from lowtide.ir import Interval
 
 __all__ = ["BandCosts", "BandedCost"]
 
-_COPIED_BYTES_PER_NS = 2
+_SLOWNESS = {"DEPTHWISE_CONV_2D": 3}
+"""Time by the estimate of ``duration_ns``, measured on the reference kernels; about 1 for convolutions."""
+
+_COPY_NS_BY_KIND = {StepKind.SLICE: 1.0, StepKind.PAD: 2.5, StepKind.CONCATENATION: 0.5}
+"""For each element that is written, measured likewise."""
+
 _PERSISTENT_BYTES = 128
 _PERSISTENT_BYTES_OF_CONVOLUTION = 112
 _PERSISTENT_BYTES_PER_CHANNEL = 8
@@ -53,7 +59,9 @@ class BandCosts:
         self.operators = [] if file.subgraph.operators is None else file.subgraph.operators
         self.lives = arena_lives(file)
         self.size_bytes = {index: aligned(tensor_bytes(file, index)) for index in self.lives}
-        self.duration_ns = [duration_ns(file, operator) for operator in self.operators]
+        self.duration_ns = [
+            duration_ns(file, operator) * _SLOWNESS.get(op_name(file.model, operator), 1) for operator in self.operators
+        ]
         self.scratch_bytes = [sum(scratch_bytes(file, operator)) for operator in self.operators]
         self.model_outputs = set(present(file.subgraph.outputs))
         self._image_by_tensor: dict[int, tuple[int, int, int]] = {}
@@ -126,10 +134,9 @@ class BandCosts:
         if steps is None or least is None:
             return None
         before = sum(self._persistent_bytes(self.operators[position]) for position in stretch.positions)
-        copied_bytes = sum(self._piece_bytes(step.output) for step in steps if step.kind is not StepKind.OPERATOR)
         return BandedCost(
             peak_bytes=self._peak_bytes(stretch.positions, steps),
-            added_ns=least.added_ns + copied_bytes / _COPIED_BYTES_PER_NS,
+            added_ns=least.added_ns + sum(map(self._copy_ns, steps)),
             added_persistent_bytes=sum(map(self._step_persistent_bytes, steps)) - before,
         )
 
@@ -177,6 +184,9 @@ class BandCosts:
             _, rows, columns, _ = shape_of(self.file.subgraph.tensors[index])
             self._image_by_tensor[index] = rows, columns, tensor_bytes(self.file, index) // (rows * columns)
         return self._image_by_tensor[index]
+
+    def _copy_ns(self, step: BandStep) -> float:
+        return _COPY_NS_BY_KIND.get(step.kind, 0.0) * math.prod(step.output.shape(self.file))
 
     def _step_persistent_bytes(self, step: BandStep) -> int:
         if step.kind is StepKind.OPERATOR and step.operator is not None:
