@@ -13,19 +13,23 @@ import importlib
 import struct
 import subprocess
 import sys
+import tempfile
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.edge.nets import built_nets
 from lowtide.emit.tflite_writer import pack_model
 from lowtide.importers.tflite import import_tflite
 from lowtide.importers.tflite_file import op_name, parse_tflite, text_of
 from lowtide.importers.tflite_schema import tflite_schema
 
 WHEEL = "mediapipe==0.10.21"
+CACHE = Path(tempfile.gettempdir()) / "lowtide-benchmark-edge"
 _PADDING_BY_CODE = {1: 0, 2: 1}  # TfLitePadding (0 is unknown) to the schema's Padding
 _TRANSPOSED = "CUSTOM:Convolution2DTransposeBias"
 
@@ -45,6 +49,21 @@ class Model:
     data: bytes
     for_micro: bytes | None
     changes: tuple[str, ...]
+
+
+def all_models(cache: Path, only: str, *, offline: bool) -> Iterator[tuple[str, Model]]:
+    """Real ones, then built ones, and where they come from.
+
+    Args:
+        cache: For downloads.
+        only: What their names hold.
+        offline: Only built ones.
+    """
+    if not offline:
+        for model in mediapipe_models(cache, only):
+            yield WHEEL, model
+    for name, data in built_nets(only).items():
+        yield "built, random weights", Model(name, data, None, ())
 
 
 def mediapipe_models(cache: Path, only: str) -> list[Model]:

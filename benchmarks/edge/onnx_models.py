@@ -8,20 +8,15 @@ silero-vad (26 MB) by pip, once, and keeps their models in a cache folder outsid
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from benchmarks.edge.onnx_nets import built_onnx_nets
+from benchmarks.edge.runs import Row, kib, markdown, parser_of, saved_percent, write_rows
 from lowtide import api
 from lowtide.emit.onnx import export_onnx
 from lowtide.emit.onnx_check import OnnxRun, check_onnx
@@ -41,33 +36,25 @@ REAL: dict[str, tuple[str, dict[str, int]]] = {
     "silero_vad_ifless": ("silero_vad_op18_ifless", {"batch": 1, "sequence": 576}),
     "silero_vad_sequence": ("silero_vad_16k_sequence", {"sequence_length": 32}),
 }
-Row = dict[str, Any]
 
 
 def main() -> int:
     """Measure every model."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.edge.onnx_models", description=__doc__)
-    parser.add_argument("--only", metavar="TEXT", default="", help="only models whose name holds this")
-    parser.add_argument("--cache", type=Path, default=CACHE, metavar="DIR", help=f"for downloads; default: {CACHE}")
-    parser.add_argument("--offline", action="store_true", help="only nets that are built here")
-    parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="of each search (default 10)")
-    parser.add_argument("--repeats", type=int, default=15, metavar="N", help="runs that are timed (default 15)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of planner and inputs")
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS, metavar="FILE", help=f"default: {RESULTS}")
-    options = parser.parse_args()
-    rows: list[Row] = []
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    with options.output.open("w", encoding="utf-8") as results, tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(describe_run(options)), file=results)
-        for name, path, origin, dims in models(options, Path(folder)):
-            for level in ("portable", "machine"):
-                rows.append({"record": "model", "model": name, "origin": origin, "level": level, "dims": dims})
-                rows[-1] |= measure_model(path, dims, level, options)
-                print(json.dumps(rows[-1]), file=results, flush=True)
-                print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
-    print(table(rows))
-    print(options.output)
+    program = "python -m benchmarks.edge.onnx_models"
+    options = parser_of(program, __doc__, cache=CACHE, results=RESULTS, repeats=15).parse_args()
+    packages = ("onnx", "onnxruntime", "numpy")
+    with tempfile.TemporaryDirectory() as folder:
+        measured = rows(options, Path(folder))
+        write_rows(options, measured, (table,), kind="lowtide.benchmark.edge_onnx", packages=packages)
     return 0
+
+
+def rows(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
+    """One per model and level of optimisation."""
+    for name, path, origin, dims in models(options, folder):
+        for level in ("portable", "machine"):
+            named = {"record": "model", "model": name, "origin": origin, "level": level, "dims": dims}
+            yield named | measure_model(path, dims, level, options)
 
 
 def models(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Path, str, dict[str, int]]]:
@@ -140,24 +127,6 @@ def _record(run: OnnxRun) -> Row:
     return {"run_bytes": run.run_bytes, "session_bytes": run.session_bytes, "cpu_seconds": run.seconds}
 
 
-def describe_run(options: argparse.Namespace) -> dict[str, object]:
-    """What one must know to run it again."""
-    return {
-        "record": "run",
-        "format": "lowtide.benchmark.edge_onnx",
-        "version": 1,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "num_cores": len(os.sched_getaffinity(0)),
-        "load_average_at_start": [round(load, 2) for load in os.getloadavg()],
-        "python": platform.python_version(),
-        "packages": {name: importlib.metadata.version(name) for name in ("onnx", "onnxruntime", "numpy")},
-        "seconds": options.seconds,
-        "repeats": options.repeats,
-        "seed": options.seed,
-    }
-
-
 _COLUMNS = ("model", "level", "default", "recipe", "plan", "by the plan", "against default", "planned", "recomputed",
             "TDI", "identical", "ms default", "ms recipe", "ms plan", "weights")  # fmt: skip
 _TEXTS = ("model", "level", "identical")
@@ -165,40 +134,26 @@ _TEXTS = ("model", "level", "identical")
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table; sizes in KiB."""
-    lines = [
-        f"| {' | '.join(_COLUMNS)} |",
-        f"| {' | '.join('---' if column in _TEXTS else '---:' for column in _COLUMNS)} |",
-        *(_line(row) for row in rows),
-    ]
-    return "\n".join(lines)
+    return markdown(_COLUMNS, _TEXTS, (_cells(row) for row in rows))
 
 
-def _line(row: Row) -> str:
+def _cells(row: Row) -> list[str]:
     default, before, after = row["default"], row["before"], row["after"]
     is_op_bound = row["largest_working_set_bytes"] >= row["own_order_bytes"]
     different = row["num_different_outputs"]
-    cells = [
+    return [
         row["model"],
         row["level"],
-        *(_kib(run["run_bytes"]) for run in (default, before, after)),
-        "op-bound" if is_op_bound else _percent(after["run_bytes"], before["run_bytes"]),
-        _percent(after["run_bytes"], default["run_bytes"]),
-        _kib(row["planned_bytes"]),
+        *(kib(run["run_bytes"]) for run in (default, before, after)),
+        "op-bound" if is_op_bound else saved_percent(after["run_bytes"], before["run_bytes"]),
+        saved_percent(after["run_bytes"], default["run_bytes"]),
+        kib(row["planned_bytes"]),
         str(row["num_recomputes"]),
         f"{row['tdi_percent']:.1f} %",
         ("yes" if not different else f"{different} DIFFER") + ("" if row["default_difference"] else ", default too"),
         *(f"{1e3 * run['cpu_seconds']:.2f}" for run in (default, before, after)),
-        f"{_kib(before['session_bytes'])} → {_kib(after['session_bytes'])}",
+        f"{kib(before['session_bytes'])} → {kib(after['session_bytes'])}",
     ]
-    return f"| {' | '.join(cells)} |"
-
-
-def _kib(size_bytes: int) -> str:
-    return f"{size_bytes / 1024:.0f}"
-
-
-def _percent(after: int, before: int) -> str:
-    return f"{round(100 * (1 - after / before), 1) + 0.0:.1f} %" if before else "0"
 
 
 if __name__ == "__main__":

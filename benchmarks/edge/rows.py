@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.edge.records import check_record, run_record
+from benchmarks.edge.runs import Row, kib, markdown, saved_percent
 from lowtide import api
 from lowtide.emit.tflite import export_tflite
 from lowtide.emit.tflite_analysis import analyze_tflite
-from lowtide.emit.tflite_check import RuntimeCheck, check_tflite
-from lowtide.emit.tflite_run import LitertRun, MicroRun, RuntimeRefused, random_inputs, run_on_litert, run_on_micro
+from lowtide.emit.tflite_check import check_tflite
+from lowtide.emit.tflite_run import RuntimeRefused, random_inputs, run_on_litert, run_on_micro
 from lowtide.importers.tflite import TfliteImport, import_tflite
 from lowtide.importers.tflite_file import parse_tflite
 from lowtide.ir import Graph, PlanResult
-
-Row = dict[str, Any]
 
 
 def measure_model(
@@ -73,7 +73,7 @@ def measure_model(
     if not export.helps:
         return row | _before_only(data, repeats, seed)
     checked = check_tflite(data, export.data, repeats=repeats, seed=seed)
-    return row | {"micro": _as_record(checked.micro), "litert": _as_record(checked.litert)}
+    return row | {"micro": check_record(checked.micro), "litert": check_record(checked.litert)}
 
 
 def _in_place_record(data: bytes, source: TfliteImport, result: PlanResult, seed: int) -> Row:
@@ -83,7 +83,7 @@ def _in_place_record(data: bytes, source: TfliteImport, result: PlanResult, seed
     if not export.helps:
         return {"planned_bytes": export.after.head_bytes}
     checked = check_tflite(data, export.data, repeats=0, seed=seed)
-    return {"planned_bytes": export.after.head_bytes, "micro": _as_record(checked.micro)}
+    return {"planned_bytes": export.after.head_bytes, "micro": check_record(checked.micro)}
 
 
 def _before_only(data: bytes, repeats: int, seed: int) -> Row:
@@ -91,33 +91,10 @@ def _before_only(data: bytes, repeats: int, seed: int) -> Row:
     found: Row = {}
     for key, run in (("micro", run_on_micro), ("litert", run_on_litert)):
         try:
-            found[key] = {"before": _run_record(run(data, inputs, repeats=repeats))}
+            found[key] = {"before": run_record(run(data, inputs, repeats=repeats))}
         except RuntimeRefused as error:
             found[key] = {"refusal": str(error)}
     return found
-
-
-def _as_record(check: RuntimeCheck) -> Row:
-    if check.before is None or check.after is None:
-        return {"refusal": check.refusal}
-    return {
-        "before": _run_record(check.before),
-        "after": _run_record(check.after),
-        "num_different_outputs": check.num_different,
-        "num_outputs": len(check.before.outputs),
-    }
-
-
-def _run_record(run: MicroRun | LitertRun) -> Row:
-    if isinstance(run, MicroRun):
-        return {
-            "total_bytes": run.total_bytes,
-            "head_bytes": run.head_bytes,
-            "tail_bytes": run.tail_bytes,
-            "smallest_bytes": run.smallest_bytes,
-            "cpu_seconds": run.seconds,
-        }
-    return {"arena_bytes": run.arena_bytes, "cpu_seconds": run.seconds}
 
 
 _COLUMNS = (
@@ -140,28 +117,23 @@ _TEXTS = ("model", "identical", "LiteRT arena")
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table; sizes in KiB."""
-    lines = [
-        f"| {' | '.join(_COLUMNS)} |",
-        f"| {' | '.join('---' if column in _TEXTS else '---:' for column in _COLUMNS)} |",
-        *(_line(row) for row in rows),
-    ]
-    return "\n".join(lines)
+    return markdown(_COLUMNS, _TEXTS, (_cells(row) for row in rows))
 
 
-def _line(row: Row) -> str:
+def _cells(row: Row) -> list[str]:
     micro, litert = row.get("micro", {}), row.get("litert", {})
     before, after = micro.get("before"), micro.get("after")
     cells = [row["model"] + (" *" if row["changes"] else "")]
-    cells.append("not run there" if before is None else _kib(before["total_bytes"]))
+    cells.append("not run there" if before is None else kib(before["total_bytes"]))
     if after is None or before is None:
         verdict = "op-bound" if row["is_op_bound"] and row["best_bytes"] >= row["arena_bytes"] else "nothing found"
-        saved = "0" if not row["is_exported"] else f"planned {_percent(row['planned_bytes'], row['arena_bytes'])}"
+        saved = "0" if not row["is_exported"] else f"planned {saved_percent(row['planned_bytes'], row['arena_bytes'])}"
         cells += ["" if row["is_exported"] else verdict, saved]
     else:
-        cells += [_kib(after["total_bytes"]), _percent(after["total_bytes"], before["total_bytes"])]
+        cells += [kib(after["total_bytes"]), saved_percent(after["total_bytes"], before["total_bytes"])]
     cells += [
-        _percent(row["by_offsets_bytes"], row["arena_bytes"]),
-        _percent(row["by_order_bytes"], row["arena_bytes"]),
+        saved_percent(row["by_offsets_bytes"], row["arena_bytes"]),
+        saved_percent(row["by_order_bytes"], row["arena_bytes"]),
         str(row["num_recomputes"]),
         f"{row['tdi_percent']:.1f} %",
     ]
@@ -174,14 +146,14 @@ def _line(row: Row) -> str:
             f"{after['tail_bytes'] - before['tail_bytes']:+d} B",
         ]
     cells += [_in_place_cell(row), _litert_cell(litert)]
-    return f"| {' | '.join(cells)} |"
+    return cells
 
 
 def _in_place_cell(row: Row) -> str:
     micro = row["in_place"].get("micro", {})
     if micro.get("after") is None:
         return "0" if row["in_place"]["planned_bytes"] >= row["arena_bytes"] else "not run there"
-    saved = _percent(micro["after"]["total_bytes"], micro["before"]["total_bytes"])
+    saved = saved_percent(micro["after"]["total_bytes"], micro["before"]["total_bytes"])
     return f"{saved}, {micro['num_different_outputs']} DIFFER" if micro["num_different_outputs"] else saved
 
 
@@ -190,16 +162,8 @@ def _litert_cell(litert: Mapping[str, Any]) -> str:
     if before is None:
         return "not run there"
     if after is None:
-        return _kib(before["arena_bytes"])
+        return kib(before["arena_bytes"])
     different = litert["num_different_outputs"]
-    return f"{_kib(before['arena_bytes'])} → {_kib(after['arena_bytes'])}" + (
+    return f"{kib(before['arena_bytes'])} → {kib(after['arena_bytes'])}" + (
         f", {different} DIFFER" if different else ""
     )
-
-
-def _kib(size_bytes: int) -> str:
-    return f"{size_bytes / 1024:.0f}"
-
-
-def _percent(after: int, before: int) -> str:
-    return f"{100 * (1 - after / before):.1f} %" if before else "0"

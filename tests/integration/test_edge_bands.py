@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -389,3 +392,25 @@ def test_what_cannot_be_asked_for(
     assert main(["export", *arguments, "-o", str(smaller)]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not smaller.exists()
+
+
+# ------------------------------------------------------------------ benchmark
+
+
+@pytest.mark.slow
+def test_the_benchmark_measures_a_mobile_net(tmp_path: Path) -> None:
+    output = tmp_path / "results.jsonl"
+    options = ("--offline", "--only", "mobilenet_v2_like_float32", "--seconds", "3", "--repeats", "1")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.edge.bands", *options, "-o", str(output)],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run, row = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    assert run["format"] == "lowtide.benchmark.edge_bands"
+    before, after = row["micro"]["before"], row["micro"]["after"]
+    assert after["head_bytes"] == row["planned_bytes"] < 0.4 * before["head_bytes"]
+    assert after["total_bytes"] < 0.4 * before["total_bytes"]
+    assert row["micro"]["num_different_outputs"] == 0
+    assert row["litert"]["largest_difference"] < 1e-5
+    assert row["estimated_added_time_percent"] <= 50
