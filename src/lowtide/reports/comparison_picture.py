@@ -26,6 +26,7 @@ __all__ = ["Group", "Label", "Picture", "Point", "height_of", "pictures_of", "ti
 
 _MOST_NAMES = 2
 _ROOM_FOR_LABELS = 0.7
+_NEAR = 0.05  # of the picture's width and height
 _TICKS = (-90, -50, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 1000)
 
 
@@ -224,14 +225,27 @@ def _front_line(points: Iterable[Point]) -> tuple[tuple[float, float], ...]:
     return tuple(corners)
 
 
-def _labels(points: Iterable[Point]) -> tuple[Label, ...]:
-    """Who is at each point of the front, those at one place together."""
-    names_by_place: dict[tuple[float, float], list[str]] = {}
-    for point in points:
-        if point.is_on_front:
-            place = (point.memory_percent, point.increase_percent)
-            names_by_place.setdefault(place, []).append(point.texts[0])
-    return tuple(Label(*place, _names_text(names)) for place, names in names_by_place.items())
+def _labels(points: Sequence[Point]) -> tuple[Label, ...]:
+    """Who is at each place of the front; neighbours whose names would lie on each other share the fastest one's."""
+    reach = (_NEAR * _spread([point.memory_percent for point in points]), _NEAR * _spread([*map(_height, points)]))
+    shared: list[tuple[Point, list[str]]] = []
+    for point in sorted((point for point in points if point.is_on_front), key=_height):
+        for first, names in shared:
+            is_near = abs(point.memory_percent - first.memory_percent) <= reach[0]
+            if is_near and _height(point) - _height(first) <= reach[1]:
+                names.append(point.texts[0])
+                break
+        else:
+            shared.append((point, [point.texts[0]]))
+    return tuple(Label(point.memory_percent, point.increase_percent, _names_text(names)) for point, names in shared)
+
+
+def _height(point: Point) -> float:
+    return height_of(point.increase_percent)
+
+
+def _spread(figures: Sequence[float]) -> float:
+    return max(figures, default=0.0) - min(figures, default=0.0)
 
 
 def _names_text(names: Sequence[str]) -> str:

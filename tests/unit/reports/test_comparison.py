@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,21 @@ def test_points_front_and_bound() -> None:
         assert picture.increase_range[0] < height_of(point.increase_percent) < picture.increase_range[1]
 
 
+def test_names_that_would_lie_on_each_other_share_a_label() -> None:
+    rows = [
+        row(Kind.PLAIN, "plain", 1000, 200),
+        row(Kind.PLANNER, "search", 601, 220, ("60%", 600)),
+        row(Kind.PLANNER, "greedy", 600, 221, ("60%", 600)),
+        row(Kind.PLANNER, "sqrt", 500, 400, ("60%", 600)),
+    ]
+    (picture,) = pictures_of(replace(comparison(), rows=judge(rows)))
+    assert [(label.memory_percent, label.text) for label in picture.labels] == [
+        (100.0, "plain"),
+        (60.1, "search, greedy"),
+        (50.0, "sqrt"),
+    ]
+
+
 def test_real_runs_have_a_picture_of_their_own() -> None:
     modelled, measured = pictures_of(comparison(is_measured=True))
     assert "checkpoint" not in {point.texts[0] for point in modelled.points}
@@ -127,7 +143,7 @@ def test_real_runs_have_a_picture_of_their_own() -> None:
         "checkpoint": Group.OTHERS,
         "lowtide.compile": Group.OURS,
     }
-    assert [label.text for label in measured.labels] == ["eager", "checkpoint", "lowtide.compile"]
+    assert [label.text for label in measured.labels] == ["eager", "lowtide.compile", "checkpoint"]
 
 
 def test_the_page_has_pictures_and_tables() -> None:
