@@ -8,8 +8,8 @@ Any set of stages gives a valid bound, so a few *watched* ones suffice: where th
 not fit, the stages in which it overflows are watched, too. A thousand nodes need about ten of them.
 
 Here every row is there from the start, where ``bounds`` adds rows as they are broken: that bounds random layered graphs
-higher, but proves the plans of training graphs in 2 to 11 times the CPU time over the same stages, since branch and
-bound begins anew after each addition.
+higher, but took 2 to 11 times the CPU time to prove the plans of training graphs over the same stages (branch and
+bound begins anew there after each addition).
 
 Source: found for this project; rows and proof are those of :mod:`lowtide.planners.bounds.absence`.
 """
