@@ -73,11 +73,13 @@ bench: $(STAMP)-dev $(STAMP)-native ## a short run of every benchmark into build
 
 bench-full: $(STAMP)-dev $(STAMP)-native ## all of it into benchmarks/results, then pages and README: hours, pip downloads models
 	$(BIN)/python -m benchmarks.training
+	$(BIN)/python -m benchmarks.training.bounds
 	$(BIN)/python -m benchmarks.training.matrix
 	$(BIN)/python -m benchmarks.planner
 	$(BIN)/python -m benchmarks.online_sim
 	$(BIN)/python -m benchmarks.online
 	$(BIN)/python -m benchmarks.edge
+	$(BIN)/python -m benchmarks.edge.bands
 	$(BIN)/python -m benchmarks.edge.onnx_models
 	$(BIN)/python -m benchmarks.pool
 	for report in training.report planner.report online_sim.report online.report readme; do \
