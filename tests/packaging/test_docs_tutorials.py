@@ -108,7 +108,6 @@ def test_own_importer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hugging_face.py", "lightning_run.py"])
 def test_trainers_log_the_figures(name: str, tmp_path: Path) -> None:
     run_page("trainers.md", tmp_path)
