@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
-import torch._functorch.config as functorch_config
-from torch import fx, nn
-from torch._dynamo.backends.registry import lookup_backend
+from torch import nn
 from torch.optim import Optimizer
 
 from benchmarks.training.peers.setting import Setting
+from lowtide.measure.torch_peers import limit_saved_activations
 
 __all__ = ["ActivationMemoryBudget"]
 
@@ -33,13 +31,8 @@ class ActivationMemoryBudget:
 
 
 def _prepare_with(ratio: float) -> Callable[[nn.Module, Optimizer], None]:
-    # A backend of its own for each ratio: Dynamo would take code compiled with another ratio for the same.
-    def backend(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
-        with functorch_config.patch(activation_memory_budget=ratio, enable_autograd_cache=False):
-            return lookup_backend("aot_eager")(module, example_inputs)
-
-    def prepare(model: nn.Module, _: Optimizer) -> None:
+    def prepare(model: nn.Module, optimizer: Optimizer) -> None:
         torch._dynamo.config.recompile_limit = 1024  # all settings share the code of nn.Module's call
-        model.compile(backend=backend, fullgraph=True, dynamic=False)
+        limit_saved_activations(model, optimizer=optimizer, ratio=ratio)
 
     return prepare

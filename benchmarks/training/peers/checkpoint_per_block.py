@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from torch import nn
 from torch.optim import Optimizer
-from torch.utils.checkpoint import checkpoint
 
 from benchmarks.training.peers.setting import Setting
+from lowtide.measure.torch_peers import checkpointed
 
 __all__ = ["CheckpointPerBlock"]
 
@@ -33,7 +30,7 @@ def _checkpoint_blocks(model: nn.Module, _: Optimizer) -> None:
     if not blocks:
         raise ValueError(f"{type(model).__name__} has no blocks known here: add its block's class")
     for block in blocks:
-        block.forward = _checkpointed(block.forward)  # type: ignore[method-assign]
+        block.forward = checkpointed(block.forward)  # type: ignore[method-assign]
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
@@ -42,10 +39,3 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
         parts = [getattr(model, name) for name in _UNET_LEVELS]
         return [block for part in parts for block in (part if isinstance(part, nn.ModuleList) else [part])]
     return [module for module in model.modules() if type(module).__name__ in _BLOCK_CLASSES]
-
-
-def _checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=True, **kwargs)
-
-    return run

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Group
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from lowtide.cli.output import print_note
+from lowtide.cli.progress import LiveLine
 from lowtide.comparison.comparing import Progress
 from lowtide.comparison.rows import Kind, Row
 from lowtide.units import format_bytes
@@ -19,7 +19,7 @@ from lowtide.units import format_bytes
 __all__ = ["ComparisonLine", "describe_row", "describe_seconds"]
 
 
-class ComparisonLine:
+class ComparisonLine(LiveLine):
     """Takes progress of a comparison.
 
     Args:
@@ -27,21 +27,10 @@ class ComparisonLine:
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
         self._clock = clock
         self._progress: Progress | None = None
         self._updated = clock()
-        self._live: Live | None = None
-
-    def __enter__(self) -> ComparisonLine:
-        console = Console(stderr=True)
-        if console.is_terminal:
-            self._live = Live(self, console=console, transient=True, refresh_per_second=4, redirect_stdout=False)
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def update(self, progress: Progress) -> None:
         """Take news; for ``compare_graph``."""

@@ -6,11 +6,12 @@ import os
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -18,7 +19,7 @@ from lowtide.cli.output import print_note
 from lowtide.ir import Incumbent
 from lowtide.ir.plan import increase_percent
 
-__all__ = ["Interruption", "ProgressLine"]
+__all__ = ["Interruption", "LiveLine", "ProgressLine"]
 
 _FIRST_LINE_SECONDS = 1.0
 _SECONDS_BETWEEN_LINES = 5.0
@@ -61,7 +62,29 @@ class Interruption:
         os.write(2, f"\nlowtide: stopping, {self._kept} (Ctrl-C again: at once)\n".encode())
 
 
-class ProgressLine:
+class LiveLine(ABC):
+    """What renews itself on stderr while the block runs, where that is a terminal; what it shows is ``__rich__``."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        console = Console(stderr=True)
+        if console.is_terminal:
+            self._live = Live(self, console=console, transient=True, refresh_per_second=4, redirect_stdout=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    @abstractmethod
+    def __rich__(self) -> RenderableType:
+        """What is shown."""
+
+
+class ProgressLine(LiveLine):
     """One line on stderr: best, bound, gap, seconds.
 
     On a terminal it renews itself; elsewhere, after one second, a line comes with news, at most every five seconds.
@@ -72,23 +95,12 @@ class ProgressLine:
     """
 
     def __init__(self, baseline_duration: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
         self._baseline_duration = baseline_duration
         self._clock = clock
         self._started = clock()
         self._last_line: float | None = None
         self._best: Incumbent | None = None
-        self._live: Live | None = None
-
-    def __enter__(self) -> ProgressLine:
-        console = Console(stderr=True)
-        if console.is_terminal:
-            self._live = Live(self, console=console, transient=True, refresh_per_second=4, redirect_stdout=False)
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def update(self, incumbent: Incumbent) -> None:
         """Take news; for ``lowtide.plan``."""

@@ -42,6 +42,11 @@ class Status(StrEnum):
     INFEASIBLE = "infeasible"
     TIMEOUT = "timeout"
 
+    @property
+    def has_plan(self) -> bool:
+        """Whether it claims a plan within the budget."""
+        return self in (Status.OPTIMAL, Status.FEASIBLE)
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:

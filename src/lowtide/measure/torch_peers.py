@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lowtide.errors import InputError
 
-__all__ = ["blocks_of", "checkpoint_blocks", "limit_saved_activations"]
+__all__ = ["blocks_of", "checkpoint_blocks", "checkpointed", "limit_saved_activations"]
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
@@ -58,7 +58,7 @@ def checkpoint_blocks(model: nn.Module, *, optimizer: torch.optim.Optimizer) -> 
     if not blocks:
         raise InputError(f"{type(model).__name__} has no blocks: no ModuleList or Sequential holds modules with parts")
     for block in blocks:
-        block.forward = _checkpointed(block.forward)
+        block.forward = checkpointed(block.forward)
     return model
 
 
@@ -80,6 +80,7 @@ def limit_saved_activations(
     from torch._dynamo.backends.registry import lookup_backend
     from torch._functorch import config
 
+    # A backend of its own for each call: Dynamo would take code compiled with another ratio for the same.
     def limited(module: fx.GraphModule, example_inputs: list[torch.Tensor]) -> Any:
         # Where it compiles, not where this is called: Dynamo calls it with the first step.
         with config.patch(activation_memory_budget=ratio, enable_autograd_cache=False):
@@ -89,7 +90,9 @@ def limit_saved_activations(
     return model
 
 
-def _checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward function under ``torch.utils.checkpoint``, without reentry and with the state of random numbers."""
+
     def run(*args: Any, **kwargs: Any) -> Any:
         return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=True, **kwargs)
 

@@ -20,8 +20,6 @@ from lowtide.planners.protocol import PlanRequest, Proposal
 
 __all__ = ["MergedGraph", "merge_in_place"]
 
-_HAS_PLAN = (Status.OPTIMAL, Status.FEASIBLE)
-
 
 @dataclass(frozen=True, slots=True)
 class MergedGraph:
@@ -52,7 +50,7 @@ class MergedGraph:
         """A proposal for the merged graph as one for the original, without claims that hold for merged nodes only."""
         return replace(
             proposal,
-            status=Status.FEASIBLE if proposal.status in _HAS_PLAN else Status.TIMEOUT,
+            status=Status.FEASIBLE if proposal.status.has_plan else Status.TIMEOUT,
             steps=None if proposal.steps is None else self._unfolded(proposal.steps),
             lower_bound_duration=None,
             incumbents=tuple(map(self._without_bound, proposal.incumbents)),

@@ -36,8 +36,6 @@ _RETRY_SHARE = 0.4  # of what is left then
 _MIN_BUDGET_RESOLUTION = 256
 _SECONDS_BETWEEN_LOOKS = 0.05
 
-_HAS_PLAN = (Status.OPTIMAL, Status.FEASIBLE)
-
 T = TypeVar("T")
 
 
@@ -259,7 +257,7 @@ class Search:
             raise PlannerFailed(self.planner, f"proposed what breaks a rule: {error}") from error
         _check_claims(self.planner, request, proposal, replayed)
         is_in_order = replayed.first_executions == request.graph.order
-        is_narrower = request.scope.order == "free" and is_in_order and proposal.status in _HAS_PLAN
+        is_narrower = request.scope.order == "free" and is_in_order and proposal.status.has_plan
         scope = replace(request.scope, order="fixed") if is_narrower else request.scope
         if self.keep_order and not is_in_order:
             raise PlannerFailed(self.planner, "was asked to keep the given order and left it")
@@ -282,14 +280,15 @@ class Search:
             return _propose(self.planner, request)
         started = time.perf_counter()
         proposal = merged.proposal(_propose(self.planner, merged.request(request)))
-        if proposal.status in _HAS_PLAN or (request.should_stop is not None and request.should_stop()):
+        if proposal.status.has_plan or (request.should_stop is not None and request.should_stop()):
             return proposal
         seconds = request.time_limit_seconds
         if seconds is not None:
             seconds = max(_SHORTEST_SECONDS, seconds - (time.perf_counter() - started))
         unmerged = _propose(self.planner, replace(request, time_limit_seconds=seconds))
-        has_plan = unmerged.status in _HAS_PLAN
-        return unmerged if has_plan or proposal.steps is None else replace(unmerged, steps=proposal.steps)
+        return (
+            unmerged if unmerged.status.has_plan or proposal.steps is None else replace(unmerged, steps=proposal.steps)
+        )
 
     def _planner_seconds(self, most_seconds: float | None, *, is_retry: bool) -> float | None:
         seconds_left = self._seconds_left()
@@ -345,7 +344,7 @@ def _propose(planner: Planner, request: PlanRequest) -> Proposal:
         raise PlannerFailed(planner, f"failed with {type(error).__name__}: {_one_line(error)}") from error
     if not isinstance(proposal, Proposal):
         raise PlannerFailed(planner, f"answered with a {type(proposal).__name__}, not a Proposal")
-    if proposal.steps is None and proposal.status in _HAS_PLAN:
+    if proposal.steps is None and proposal.status.has_plan:
         raise PlannerFailed(planner, f"claims status {proposal.status} without steps")
     return proposal
 
@@ -355,7 +354,7 @@ def _check_claims(planner: Planner, request: PlanRequest, proposal: Proposal, re
     budget_bytes = request.budget_bytes
     peak = f"peak {format_bytes(replayed.peak_bytes)}, budget {format_bytes(budget_bytes)} ({budget_bytes} bytes)"
     fits = replayed.peak_bytes <= budget_bytes
-    if proposal.status in _HAS_PLAN and not fits:
+    if proposal.status.has_plan and not fits:
         raise PlannerFailed(planner, f"claims status {proposal.status} for steps that do not fit ({peak})")
     if proposal.status is Status.INFEASIBLE and fits:
         raise PlannerFailed(planner, f"claims that no plan fits, with steps that do ({peak})")
