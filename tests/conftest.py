@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from lowtide.ir import Graph, Input, Node, Value
+
 
 def pytest_configure() -> None:
     """A shell that starts us in the background has us ignore Ctrl-C, and so all that we start."""
@@ -36,3 +38,21 @@ def num_calls() -> Callable[[Callable[[], Any]], int]:
         return events
 
     return count
+
+
+@pytest.fixture
+def four() -> Graph:
+    """Peak 24 of x 1, va, vb, vc 8 each, working set 17; ``tests/unit/test_api.py`` has the drawing."""
+    return Graph(
+        name="four",
+        inputs=(Input("x", 1),),
+        nodes=(
+            Node("a", "op", 1, ("x",), (Value("va", 8),)),
+            Node("b", "op", 1, ("va",), (Value("vb", 8),)),
+            Node("c", "op", 1, ("vb",), (Value("vc", 8),)),
+            Node("d", "op", 1, ("va", "vc"), (Value("vd", 1),)),
+        ),
+        outputs=("vd",),
+        order=("a", "b", "c", "d"),
+        duration_unit="unit",
+    )

@@ -15,7 +15,7 @@ from typing import IO
 
 import pytest
 
-from lowtide.ir import Graph, Input, Node, Value
+from lowtide.ir import Graph
 from lowtide.ir.serde import load_graph, load_plan, save_graph
 from lowtide.referee import check_plan
 
@@ -64,22 +64,9 @@ class Deaf:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, four: Graph) -> Path:
     """``four.json`` (peak 24, working set 17; ``tests/unit/test_api.py`` has the drawing) and planners."""
-    graph = Graph(
-        name="four",
-        inputs=(Input("x", 1),),
-        nodes=(
-            Node("a", "op", 1, ("x",), (Value("va", 8),)),
-            Node("b", "op", 1, ("va",), (Value("vb", 8),)),
-            Node("c", "op", 1, ("vb",), (Value("vc", 8),)),
-            Node("d", "op", 1, ("va", "vc"), (Value("vd", 1),)),
-        ),
-        outputs=("vd",),
-        order=("a", "b", "c", "d"),
-        duration_unit="unit",
-    )
-    save_graph(graph, tmp_path / "four.json")
+    save_graph(four, tmp_path / "four.json")
     (tmp_path / "process_planners.py").write_text(PLANNERS, encoding="utf-8")
     return tmp_path
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.ir import Graph, Input, Node, Value
+from lowtide.ir import Graph
 from lowtide.ir.serde import save_graph
 
 FAKES = '''
@@ -68,22 +68,9 @@ class Deaf(Recomputing):
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workplace(tmp_path: Path, four: Graph, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder: ``four.json`` (peak 24, working set 17; ``tests/unit/test_api.py`` has the drawing)."""
-    graph = Graph(
-        name="four",
-        inputs=(Input("x", 1),),
-        nodes=(
-            Node("a", "op", 1, ("x",), (Value("va", 8),)),
-            Node("b", "op", 1, ("va",), (Value("vb", 8),)),
-            Node("c", "op", 1, ("vb",), (Value("vc", 8),)),
-            Node("d", "op", 1, ("va", "vc"), (Value("vd", 1),)),
-        ),
-        outputs=("vd",),
-        order=("a", "b", "c", "d"),
-        duration_unit="unit",
-    )
-    save_graph(graph, tmp_path / "four.json")
+    save_graph(four, tmp_path / "four.json")
     (tmp_path / "cli_fakes.py").write_text(FAKES, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))

@@ -13,25 +13,7 @@ from lowtide.comparison.options import ComparisonOptions, choose_options
 from lowtide.comparison.rows import Kind, Outcome, Row
 from lowtide.errors import InputError, UnitError
 from lowtide.importers.trace_graph import trace_of_graph
-from lowtide.ir import Graph, Input, Node, Value
-
-
-@pytest.fixture
-def four() -> Graph:
-    """Peak 24 of x 1, va, vb, vc 8 each; ``tests/unit/test_api.py`` has the drawing."""
-    return Graph(
-        name="four",
-        inputs=(Input("x", 1),),
-        nodes=(
-            Node("a", "op", 1, ("x",), (Value("va", 8),)),
-            Node("b", "op", 1, ("va",), (Value("vb", 8),)),
-            Node("c", "op", 1, ("vb",), (Value("vc", 8),)),
-            Node("d", "op", 1, ("va", "vc"), (Value("vd", 1),)),
-        ),
-        outputs=("vd",),
-        order=("a", "b", "c", "d"),
-        duration_unit="unit",
-    )
+from lowtide.ir import Graph
 
 
 def options(**others: Any) -> ComparisonOptions:

@@ -67,7 +67,7 @@ class CpsatPlanner:
         problem = _problem(request)
         course = Course(request, started)
         first = _first_plan(request)
-        if first.status in (Status.OPTIMAL, Status.FEASIBLE) and first.steps is not None:
+        if first.status.has_plan and first.steps is not None:
             course.found(first.steps, _duration(request.graph, first.steps))
         _solve(request, flat, problem, course)
         return _proposal(request, course, fallback=first)
