@@ -30,7 +30,7 @@ _logger = logging.getLogger("lowtide")
 
 _CLEAR_ROUNDS = 5  # of the relaxation where it is small, else one
 _CLEAR_NODES = 20  # of branch and bound in each
-_RELAXED_SHARE = 0.4  # of the time that is left, for each
+_RELAXED_SHARE = 0.4  # of the time that is left, for all of them together
 _AFTER_GREEDY = 0.5  # of the work: the other half is greedy's
 _ORDER_SHARE = 0.2  # of the work and of the time: for the first order
 _WORTHWHILE = 0.9  # of the overflow in the given order: with more, another order gains nothing
@@ -85,11 +85,12 @@ def _propose_given(course: Course, flat: FlatGraph, greedy: GreedyStart) -> Prop
     from lowtide.planners.exact.meeting import Meeting
 
     meeting = Meeting(course, flat)
-    if meeting.relaxing.is_clear(seconds=course.seconds_left(_RELAXED_SHARE)):
+    seconds_left = course.countdown(_RELAXED_SHARE)
+    if meeting.relaxing.is_clear(seconds=seconds_left()):
         for _ in range(_CLEAR_ROUNDS):
-            meeting.relax(share=_RELAXED_SHARE, max_search_nodes=_CLEAR_NODES)
+            meeting.relax(seconds=seconds_left(), max_search_nodes=_CLEAR_NODES)
             is_last = meeting.relaxing.is_exhausted or not meeting.relaxing.is_small
-            if meeting.is_settled or is_last or course.is_over:
+            if meeting.is_settled or is_last or course.is_over or seconds_left() == 0.0:
                 break
     if not meeting.is_met:
         meeting.take(greedy.found())
@@ -153,12 +154,11 @@ class _Orders:
         from lowtide.planners.core import load_bytes_by_stage, native_problem
         from lowtide.planners.search_order import order_plan
 
-        seconds = self._course.seconds_left(share)
-        end = None if seconds is None else time.monotonic() + seconds
+        seconds_left = self._course.countdown(share)
         asked = self._request.should_stop
 
         def should_stop() -> bool:
-            return (end is not None and time.monotonic() > end) or (asked is not None and asked())
+            return seconds_left() == 0.0 or (asked is not None and asked())
 
         ordering = order_plan(
             flat,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lowtide.ir import Status
 from lowtide.planners import greedy
 from lowtide.planners.answers import Recorder, duration_of, steps_of
+from lowtide.planners.countdown import countdown
 from lowtide.planners.flat import FlatGraph, Recomputation
 from lowtide.planners.protocol import PlanRequest, Proposal
 
@@ -178,6 +179,10 @@ class Course:
         if self._deadline is None:
             return None
         return max(0.01, (self._deadline - time.monotonic()) * share)
+
+    def countdown(self, share: float) -> Callable[[], float | None]:
+        """A clock that runs down a share of the time that is left now."""
+        return countdown(self.seconds_left(share))
 
     @property
     def is_over(self) -> bool:

@@ -219,6 +219,25 @@ def test_a_relaxation_that_comes_to_nothing_leaves_greedy_its_time(
     assert duration_of(graph, found) <= duration_of(graph, greedy)
 
 
+def test_all_rounds_of_the_relaxation_share_one_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round that takes all that it gets leaves nothing for another."""
+    run = Relaxing.run
+    seconds_of_rounds: list[float] = []
+
+    def run_to_the_limit(self: Relaxing, *, seconds: float, max_search_nodes: int | None) -> tuple[Again, ...]:
+        seconds_of_rounds.append(seconds)
+        started = time.monotonic()
+        start = run(self, seconds=seconds, max_search_nodes=max_search_nodes)
+        time.sleep(max(0.0, seconds - (time.monotonic() - started)))
+        return start
+
+    monkeypatch.setattr(Relaxing, "run", run_to_the_limit)
+    graph = graph_from_spec("generate:layered?n=30&seed=1")
+    propose(graph, baseline(graph).peak_bytes * 80 // 100, seconds=2.0)
+    assert len(seconds_of_rounds) == 1
+    assert 0 < seconds_of_rounds[0] <= 0.4 * 2.0
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_plan_that_is_proven_optimal_does_not_wait_for_greedy(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Greedy would go on for ever: it is stopped, or not even begun."""

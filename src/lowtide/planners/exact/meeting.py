@@ -47,14 +47,14 @@ class Meeting:
         """The recomputations of the best plan so far; none where there is no plan."""
         return () if self.best is None else self.best.recomputations
 
-    def relax(self, *, share: float, max_search_nodes: int | None) -> None:
+    def relax(self, *, seconds: float | None, max_search_nodes: int | None) -> None:
         """Solve one round of the relaxation and search from its solution.
 
         Args:
-            share: Of the time that is left, for the solver.
+            seconds: Wall-clock time for the solver, or None.
             max_search_nodes: Nodes of its branch and bound, or None.
         """
-        start = self.relaxing.run(seconds=self._course.seconds_left(share), max_search_nodes=max_search_nodes)
+        start = self.relaxing.run(seconds=seconds, max_search_nodes=max_search_nodes)
         self._course.recorder.lower_bound_duration = self._flat.graph.baseline_duration + self.relaxing.extra_duration
         if start and not self.relaxing.is_infeasible and not self._course.is_over:
             self.search(start, share=_START_SHARE, time_share=1.0, least_work=_LEAST_START_WORK)

@@ -59,11 +59,11 @@ class ExactPlanner:
         course = Course(request, recorder, started, work)
         meeting = Meeting(course, flat)
         if meeting.relaxing.is_clear(seconds=course.seconds_left(0.2)):
-            meeting.relax(share=0.3, max_search_nodes=min(_CLEAR_NODES, self._max_search_nodes))
+            meeting.relax(seconds=course.seconds_left(0.3), max_search_nodes=min(_CLEAR_NODES, self._max_search_nodes))
         if not meeting.is_settled:
             meeting.search(meeting.best_start, share=_FIRST_SHARE)
         while not (meeting.is_settled or meeting.relaxing.is_exhausted or course.is_over):
-            meeting.relax(share=_SOLVER_SHARE, max_search_nodes=self._max_search_nodes)
+            meeting.relax(seconds=course.seconds_left(_SOLVER_SHARE), max_search_nodes=self._max_search_nodes)
         if not (meeting.is_settled or course.is_over):
             meeting.search(meeting.best_start, share=1.0 - _FIRST_SHARE)
         return meeting.proposal()

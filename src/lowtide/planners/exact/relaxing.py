@@ -9,6 +9,7 @@ from itertools import groupby
 from lowtide.planners.bounds.absence import mean_absences
 from lowtide.planners.bounds.families import fullest_stages, stages_from_graph
 from lowtide.planners.core import load_bytes_by_stage, native_problem
+from lowtide.planners.countdown import countdown
 from lowtide.planners.exact.grid import GridRelaxation
 from lowtide.planners.exact.relaxation import Relaxation
 from lowtide.planners.exact.rounding import recomputations_of
@@ -64,28 +65,32 @@ class Relaxing:
         random layered graphs it leaves tens, and branch and bound takes longer than a search of equal quality.
 
         Args:
-            seconds: Wall-clock time of the solver, or None.
+            seconds: Wall-clock time, or None.
         """
+        seconds_left = countdown(seconds)
         relaxation = Relaxation(self._stages, self._budget_bytes, self._watched)
         if relaxation.num_variables <= _FEW_VARIABLES:
             return True
-        fractional = relaxation.count_fractional_runs(time_limit_seconds=seconds, max_iterations=_MOST_ITERATIONS)
+        fractional = relaxation.count_fractional_runs(
+            time_limit_seconds=seconds_left(), max_iterations=_MOST_ITERATIONS
+        )
         return fractional is not None and fractional <= _MOST_FRACTIONAL
 
     def run(self, *, seconds: float | None, max_search_nodes: int | None) -> tuple[Recomputation, ...]:
         """Run one round.
 
         Args:
-            seconds: Wall-clock time of the solver, or None.
+            seconds: Wall-clock time, or None.
             max_search_nodes: Nodes of its branch and bound, or None.
 
         Returns:
             Recomputations to start a search from; they need not fit, and there are none where nothing was found.
         """
+        seconds_left = countdown(seconds)
         kind = GridRelaxation if self._is_fine else Relaxation
         relaxation = kind(self._stages, self._budget_bytes, self._watched)
         self.is_small = relaxation.num_variables <= _FEW_VARIABLES
-        relaxed = relaxation.solve(time_limit_seconds=seconds, max_search_nodes=max_search_nodes)
+        relaxed = relaxation.solve(time_limit_seconds=seconds_left(), max_search_nodes=max_search_nodes)
         self.is_infeasible = self.is_infeasible or relaxed.is_infeasible
         self.extra_duration = max(self.extra_duration, relaxed.extra_duration)
         start: tuple[Recomputation, ...] = ()
