@@ -62,9 +62,9 @@ class Addresses:
             self._baseline = self.place(self.facts.baseline, capacity_bytes=None)
         return self._baseline
 
-    def place(self, replayed: Replay, *, capacity_bytes: Bytes | None) -> Layout:
+    def place(self, replayed: Replay, *, capacity_bytes: Bytes | None, most_seconds: float = _MOST_SECONDS) -> Layout:
         """Addresses for a plan; the footprint may exceed the capacity."""
-        return self._ask(self.layouter, replayed, capacity_bytes, _MOST_SECONDS)
+        return self._ask(self.layouter, replayed, capacity_bytes, most_seconds)
 
     def place_exactly(self, replayed: Replay, *, capacity_bytes: Bytes) -> Layout | None:
         """Addresses within the capacity by an exact search of a moment, or None."""

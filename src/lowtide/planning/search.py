@@ -28,7 +28,8 @@ __all__ = ["Attempt", "Search"]
 
 _logger = logging.getLogger("lowtide")
 
-_MOST_EXTRA_SECONDS = 10.0  # for what nobody asked for by name: a bound, how low a graph can go
+_MOST_EXTRA_SECONDS = 10.0  # for what nobody asked for by name: a bound, a plan for the sake of addresses
+_MOST_SECONDS_BELOW = 1.0  # for planner and addresses each, where nothing can fit: how low the graph can go
 _SHORTEST_SECONDS = 0.05
 _PLANNER_SHARE = 0.75  # of a time limit that planner and bound share
 _FIRST_SHARE = 0.6  # of what the planner gets, where it may have to plan again for the sake of addresses
@@ -71,6 +72,8 @@ class Search:
 
     def attempt(self, budget_bytes: Bytes) -> Attempt:
         """Answer one budget, which applies to the footprint where plans get addresses."""
+        if budget_bytes < self.facts.largest_working_set_bytes:
+            return self._attempt_impossible(budget_bytes)
         first = self._laid_out(self._attempt_peak(budget_bytes))
         if first.fits or first.replayed.peak_bytes > budget_bytes or first.status is Status.INFEASIBLE:
             return first
@@ -90,21 +93,27 @@ class Search:
 
     def _attempt_peak(self, budget_bytes: Bytes) -> Attempt:
         """Answer one budget for the peak; the planner is asked only where it is of use."""
-        facts = self.facts
-        if budget_bytes >= facts.baseline.peak_bytes:
+        if budget_bytes >= self.facts.baseline.peak_bytes:
             return self._baseline_attempt(budget_bytes)
-        if budget_bytes >= facts.largest_working_set_bytes:
-            return self._consult(budget_bytes)
-        if facts.largest_working_set_bytes >= facts.baseline.peak_bytes:
-            smallest = self._baseline_attempt(budget_bytes)
-        else:  # tells how low this graph is known to go
-            smallest = self._consult(facts.largest_working_set_bytes, most_seconds=_MOST_EXTRA_SECONDS)
+        return self._consult(budget_bytes)
+
+    def _attempt_impossible(self, budget_bytes: Bytes) -> Attempt:
+        """Answer a budget below the largest working set: look for a moment how low the graph can go instead."""
+        least_bytes = self.facts.largest_working_set_bytes
+        smallest = self._baseline_attempt(budget_bytes)
+        if least_bytes < smallest.replayed.peak_bytes:
+            smallest = self._consult(least_bytes, most_seconds=_MOST_SECONDS_BELOW, is_reported=False)
+        layout = None
+        if self._addresses is not None:
+            layout = self._addresses.place(smallest.replayed, capacity_bytes=None, most_seconds=_MOST_SECONDS_BELOW)
         return replace(
             smallest,
             budget_bytes=budget_bytes,
             status=Status.INFEASIBLE,
             scope=self.request.scope,
+            layout=layout,
             lower_bound_duration=None,
+            incumbents=(),
         )
 
     def _laid_out(self, attempt: Attempt, *, capacity_bytes: Bytes | None = None) -> Attempt:
@@ -183,7 +192,7 @@ class Search:
             baseline_peak_bytes=facts.baseline.peak_bytes,
             largest_working_set_bytes=facts.largest_working_set_bytes,
             bottleneck_node=facts.bottleneck_node,
-            smallest_known_peak_bytes=min(attempt.needed_bytes, self._baseline_needed_bytes),
+            smallest_known_peak_bytes=self._smallest_known_bytes(attempt),
             baseline_duration=facts.baseline.duration,
             num_recomputes=replayed.num_recomputes if attempt.fits else 0,
             lower_bound_duration=attempt.lower_bound_duration,
@@ -217,11 +226,14 @@ class Search:
         except RefereeError as error:
             raise PlannerFailed(self.planner, f"proposed what breaks a rule: {error}") from error
 
-    @property
-    def _baseline_needed_bytes(self) -> Bytes:
-        if self._addresses is None:
-            return self.facts.baseline.peak_bytes
-        return self._addresses.baseline.footprint_bytes
+    def _smallest_known_bytes(self, attempt: Attempt) -> Bytes:
+        """What a budget must allow for the best that was met, be it the plan without recomputation."""
+        needed_bytes, baseline_bytes = attempt.needed_bytes, self.facts.baseline.peak_bytes
+        if needed_bytes <= baseline_bytes:  # as no footprint is below the peak
+            return needed_bytes
+        if self._addresses is not None:
+            baseline_bytes = self._addresses.baseline.footprint_bytes
+        return min(needed_bytes, baseline_bytes)
 
     def _baseline_attempt(self, budget_bytes: Bytes) -> Attempt:
         return Attempt(

@@ -1,0 +1,88 @@
+"""A budget below the largest working set: said at once, with a budget that is known to work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from lowtide import api
+from lowtide.ir import Incumbent, Status
+from lowtide.ir.sequence import baseline_steps
+from lowtide.layouts.best_fit import BestFitLayouter
+from lowtide.layouts.protocol import LayoutProposal, LayoutRequest
+from lowtide.planners.greedy import GreedyPlanner
+from lowtide.planners.protocol import PlanRequest, Proposal
+from lowtide.testing import training_chain_graph
+
+GRAPH = training_chain_graph(12)
+LEAST_BYTES = api.plan(GRAPH, budget="100%", bound=False).largest_working_set_bytes
+
+
+@dataclass
+class RememberingPlanner:
+    """Greedy, with an eye on what it is asked and with a better plan to tell of."""
+
+    name: str = "remembering"
+    requests: list[PlanRequest] = field(default_factory=list)
+
+    def propose(self, request: PlanRequest) -> Proposal:
+        self.requests.append(request)
+        if request.on_progress is not None:
+            request.on_progress(Incumbent(0.0, GRAPH.baseline_duration, None))
+        return GreedyPlanner(max_work=0).propose(request)
+
+
+@dataclass
+class RememberingLayouter:
+    """Best fit, with an eye on what it is asked."""
+
+    name: str = "remembering"
+    requests: list[LayoutRequest] = field(default_factory=list)
+
+    def place(self, request: LayoutRequest) -> LayoutProposal:
+        self.requests.append(request)
+        return BestFitLayouter().place(request)
+
+
+@pytest.mark.parametrize("time_limit_seconds", [None, 600.0])
+def test_planner_and_layouter_get_a_second_each_and_nobody_is_told_of_plans_that_cannot_fit(
+    time_limit_seconds: float | None,
+) -> None:
+    planner, layouter, told = RememberingPlanner(), RememberingLayouter(), list[Incumbent]()
+    result = api.plan(
+        GRAPH,
+        budget=LEAST_BYTES - 1,
+        planner=planner,
+        layout=layouter,
+        time_limit_seconds=time_limit_seconds,
+        on_progress=told.append,
+    )
+    assert (result.status, result.plan, told) == (Status.INFEASIBLE, None, [])
+    (asked,), (placed,) = planner.requests, layouter.requests
+    assert asked.budget_bytes == LEAST_BYTES
+    assert asked.time_limit_seconds is not None
+    assert asked.time_limit_seconds <= 1.0
+    assert placed.time_limit_seconds is not None
+    assert placed.time_limit_seconds <= 1.0
+
+
+def test_the_budget_that_is_named_works() -> None:
+    result = api.plan(GRAPH, budget=LEAST_BYTES - 1)
+    assert result.bottleneck_node is not None
+    assert LEAST_BYTES <= result.smallest_known_peak_bytes < result.baseline_peak_bytes
+    told = api.explain_missing_plan(result)
+    assert f"node {result.bottleneck_node!r} needs that for its inputs and outputs together" in told
+    assert f"({result.smallest_known_peak_bytes} bytes)" in told
+    assert api.plan(GRAPH, budget=result.smallest_known_peak_bytes).status.has_plan
+
+
+def test_without_a_plan_the_baseline_is_what_is_known_to_work() -> None:
+    class Helpless:
+        name = "helpless"
+
+        def propose(self, request: PlanRequest) -> Proposal:
+            return Proposal(Status.TIMEOUT, baseline_steps(request.graph))
+
+    result = api.plan(GRAPH, budget=LEAST_BYTES - 1, planner=Helpless())
+    assert (result.status, result.smallest_known_peak_bytes) == (Status.INFEASIBLE, result.baseline_peak_bytes)
