@@ -21,7 +21,7 @@ from lowtide.errors import InfeasibleBudget, InputError, MissingDependency, NoPl
 from lowtide.ir import Graph, Plan, PlanResult, Status, Trace
 from lowtide.layouts.protocol import Layouter
 from lowtide.planners.protocol import Planner
-from lowtide.planning.addresses import choose_layouter
+from lowtide.planning.addresses import AUTO_LAYOUT, choose_layouter
 from lowtide.planning.analysis import Analysis, AnalysisPoint, Holding, analyze_graph, holdings_at_peak
 from lowtide.planning.facts import gather_facts, read_budget
 from lowtide.planning.failures import PlannerFailed
@@ -80,7 +80,7 @@ def plan(
     seed: int = 0,
     threads: int | None = None,
     bound: bool = True,
-    layout: str | Layouter | None = "best_fit",
+    layout: str | Layouter | None = AUTO_LAYOUT,
     on_progress: ProgressCallback | None = None,
     should_stop: StopCallback | None = None,
 ) -> PlanResult:
@@ -99,6 +99,7 @@ def plan(
         bound: Whether to look for a lower bound on the duration, too.
         layout: Who gives every storage instance an address (``"best_fit"``, ``"exact"``, a layouter): the budget then
             applies to the footprint, the highest address used. None: no addresses, the budget applies to live bytes.
+            ``"auto"``: as best_fit, and as None where no addresses within the budget are found.
         on_progress: Called with every better plan or bound.
         should_stop: Asked now and then; true ends the search with the best found so far.
 
@@ -133,6 +134,7 @@ def plan(
         bound=bound,
         started=started,
         layouter=choose_layouter(layout),
+        requires_addresses=layout != AUTO_LAYOUT,
     )
     attempt = search.attempt_smallest() if budget == "min" else search.attempt(read_budget(facts, budget))
     result = search.result(search.with_bound(attempt))
@@ -147,7 +149,7 @@ def analyze(
     time_limit_seconds: float | None = 30.0,
     seed: int = 0,
     threads: int | None = None,
-    layout: str | Layouter | None = "best_fit",
+    layout: str | Layouter | None = AUTO_LAYOUT,
     should_stop: StopCallback | None = None,
 ) -> Analysis:
     """Say what holds the memory at the peak, and try how far it falls at which cost.
@@ -186,6 +188,7 @@ def analyze(
             bound=False,
             started=started,
             layouter=choose_layouter(layout),
+            requires_addresses=layout != AUTO_LAYOUT,
         )
     )
 
@@ -358,7 +361,7 @@ def compare(
         time_limit_seconds: For each planner and each bound within each budget.
         seed: Of all that draws.
         threads: Of planners; None for all that this process may run on.
-        layout: As in :func:`plan`: with addresses, memory is the footprint.
+        layout: As in :func:`plan`, ``"auto"`` left out: with addresses, memory is the footprint.
         output: Write rows here as they come, as JSON lines; those of an earlier call with the same options are not
             computed again.
         should_stop: True ends the comparison with the rows so far.

@@ -43,7 +43,7 @@ def print_result(graph: Graph, result: PlanResult, budget: str) -> None:
         [
             *facts,
             ("planned peak", f"{format_bytes(result.plan.peak_bytes)}, {share_percent:.1f} % of the plain peak"),
-            ("footprint", _describe_footprint(result.plan)),
+            ("footprint", _describe_footprint(result.plan, result.unplaced_footprint_bytes)),
             ("TDI", f"{result.plan.tdi_percent:.3f} %, {count_of(result.num_recomputes, 'recomputation')}"),
             ("bound", "none" if bound is None else f"{bound:.3f} %, {_describe_scope(result.scope)}"),
             ("gap", "unknown" if bound is None else _gap_text(result.plan.tdi_percent - bound)),
@@ -52,7 +52,9 @@ def print_result(graph: Graph, result: PlanResult, budget: str) -> None:
     )
 
 
-def _describe_footprint(plan: Plan) -> str:
+def _describe_footprint(plan: Plan, unplaced_bytes: int | None) -> str:
+    if unplaced_bytes is not None:
+        return f"none fits, the least found is {format_bytes(unplaced_bytes)}: the budget holds for live bytes"
     if plan.footprint_bytes is None:
         return "no addresses: the budget is for live bytes"
     unused_bytes = plan.footprint_bytes - plan.peak_bytes

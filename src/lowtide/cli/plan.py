@@ -20,6 +20,7 @@ from lowtide.cli.tflite import is_tflite, say_what_tflite_needs
 from lowtide.errors import InputError
 from lowtide.ir import Graph, PlanResult
 from lowtide.ir.serde import save_plan
+from lowtide.planning.addresses import AUTO_LAYOUT
 from lowtide.reports.files import save_report
 from lowtide.reports.plan_report import report_of_plan
 
@@ -41,8 +42,12 @@ def plan(
     keep_order: Annotated[bool, typer.Option("--keep-order", help="Refuse plans that leave the given order.")] = False,
     max_copies: Annotated[int | None, typer.Option(metavar="C", help="Most executions of one node.")] = None,
     layout: Annotated[
-        str, typer.Option(metavar="NAME", help="Addresses by best_fit or exact; none: budget for live bytes.")
-    ] = "best_fit",
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="best_fit, exact: addresses within the budget; none: live bytes; auto: best_fit, else none.",
+        ),
+    ] = AUTO_LAYOUT,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan here.")] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help=REPORT_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -160,6 +160,8 @@ class PlanResult:
         num_recomputes: Executions beyond the first, views left out; 0 without a plan.
         lower_bound_duration: Proven within the scope, or None.
         solve_seconds: Wall-clock time of planning.
+        unplaced_footprint_bytes: Where the plan has no addresses because none within the budget were found: the
+            smallest footprint met, which is above it. Else None.
     """
 
     status: Status
@@ -175,6 +177,7 @@ class PlanResult:
     num_recomputes: int
     lower_bound_duration: int | None
     solve_seconds: float
+    unplaced_footprint_bytes: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The figures under the keys that ``lowtide plan --json`` prints."""

@@ -13,7 +13,12 @@ from lowtide.planning.facts import Facts
 from lowtide.referee import Replay
 from lowtide.units import Bytes
 
-__all__ = ["Addresses", "choose_layouter"]
+__all__ = ["AUTO_LAYOUT", "Addresses", "choose_layouter"]
+
+AUTO_LAYOUT = "auto"
+"""Addresses by best_fit where they fit the budget; else a plan without, whose live bytes do."""
+
+_AUTO_LAYOUTER = "best_fit"
 
 _MOST_SECONDS = 5.0
 _MOST_EXACT_SECONDS = 2.0
@@ -22,7 +27,7 @@ _LEAST_SECONDS = 0.2  # even when the time is over: a plan without addresses is 
 
 
 def choose_layouter(layout: str | Layouter | None) -> Layouter | None:
-    """The layouter itself, the one of a name, or None for plans without addresses.
+    """The layouter itself, the one of a name or of ``"auto"``, or None for plans without addresses.
 
     Raises:
         InputError: There is none of that name, or the object is no layouter.
@@ -30,7 +35,7 @@ def choose_layouter(layout: str | Layouter | None) -> Layouter | None:
     if layout is None:
         return None
     if isinstance(layout, str):
-        return layouter_named(layout)
+        return layouter_named(_AUTO_LAYOUTER if layout == AUTO_LAYOUT else layout)
     if not isinstance(layout, Layouter):
         raise InputError(f"layout {layout!r} has no name and place: give a name, a Layouter, or None")
     return layout

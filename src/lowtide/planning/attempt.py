@@ -24,6 +24,7 @@ class Attempt:
         layout: Their addresses, or None where nobody wants any.
         lower_bound_duration: Proven within the scope, or None.
         incumbents: The course of the search.
+        unplaced_footprint_bytes: Smallest footprint met, above the budget, where addresses were given up; else None.
     """
 
     budget_bytes: Bytes
@@ -34,6 +35,7 @@ class Attempt:
     layout: Layout | None = None
     lower_bound_duration: int | None = None
     incumbents: tuple[Incumbent, ...] = ()
+    unplaced_footprint_bytes: Bytes | None = None
 
     @property
     def needed_bytes(self) -> Bytes:

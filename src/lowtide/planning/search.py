@@ -52,6 +52,7 @@ class Search:
         bound: Whether a lower bound is wanted.
         started: ``time.perf_counter()`` at the start, from which the time limit counts.
         layouter: Who gives plans addresses, or None for plans without.
+        requires_addresses: Whether a plan whose live bytes fit is none where its addresses do not.
     """
 
     facts: Facts
@@ -61,6 +62,7 @@ class Search:
     bound: bool
     started: float
     layouter: Layouter | None = None
+    requires_addresses: bool = True
     _addresses: Addresses | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -74,17 +76,21 @@ class Search:
         """Answer one budget, which applies to the footprint where plans get addresses."""
         if budget_bytes < self.facts.largest_working_set_bytes:
             return self._attempt_impossible(budget_bytes)
-        first = self._laid_out(self._attempt_peak(budget_bytes))
+        planned = self._attempt_peak(budget_bytes)
+        first = self._laid_out(planned)
         if first.fits or first.replayed.peak_bytes > budget_bytes or first.status is Status.INFEASIBLE:
             return first
+        started = time.perf_counter()
         found = lower_until_it_fits(
             first,
             lambda peak_budget_bytes: self._attempt_below(peak_budget_bytes, budget_bytes),
             least_bytes=self.facts.largest_working_set_bytes,
             resolution_bytes=self.request.graph.alignment,
-            is_over=lambda: self.is_over,
+            is_over=lambda: self.is_over or self._is_overlong(started),
         )
-        return as_answer_to(first, found)
+        if found.fits or self.requires_addresses:
+            return as_answer_to(first, found)
+        return replace(planned, unplaced_footprint_bytes=found.needed_bytes)
 
     def _attempt_below(self, peak_budget_bytes: Bytes, budget_bytes: Bytes) -> Attempt:
         """Plan for a smaller peak, for the sake of addresses within the budget."""
@@ -196,6 +202,7 @@ class Search:
             baseline_duration=facts.baseline.duration,
             num_recomputes=replayed.num_recomputes if attempt.fits else 0,
             lower_bound_duration=attempt.lower_bound_duration,
+            unplaced_footprint_bytes=attempt.unplaced_footprint_bytes,
             solve_seconds=time.perf_counter() - self.started,
         )
 
@@ -314,6 +321,10 @@ class Search:
     def _seconds_left(self) -> float | None:
         limit = self.request.time_limit_seconds
         return None if limit is None else limit - (time.perf_counter() - self.started)
+
+    def _is_overlong(self, started: float) -> bool:
+        """Whether what nobody asked for by name has taken long enough, where no limit says how long that is."""
+        return self._seconds_left() is None and time.perf_counter() - started > _MOST_EXTRA_SECONDS
 
     @property
     def is_over(self) -> bool:

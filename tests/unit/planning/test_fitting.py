@@ -167,3 +167,33 @@ def test_layered_graphs_fit_their_footprint_or_have_no_plan(percent: int) -> Non
 def test_unknown_layouts_are_refused(layout: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
         api.plan(chain(), budget="70%", layout=layout)
+
+
+@pytest.mark.usefixtures("no_exact")
+def test_auto_gives_up_addresses_where_none_fit_and_says_the_least_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    wasteful = WastefulLayouter(1000)
+    monkeypatch.setattr("lowtide.planning.addresses.layouter_named", lambda name: wasteful)
+    graph = chain()
+    result = api.plan(graph, budget="70%", bound=False)
+    live = api.plan(graph, budget="70%", layout=None, bound=False)
+    assert result.plan is not None
+    assert live.plan is not None
+    assert (result.plan.layout, result.plan.footprint_bytes) == (None, None)
+    assert result.plan.steps == live.plan.steps
+    assert result.status is live.status
+    assert result.unplaced_footprint_bytes is not None
+    assert result.unplaced_footprint_bytes > max(1000, result.budget_bytes)
+    check_plan(graph, result.plan, budget_bytes=result.budget_bytes)
+
+
+@pytest.mark.usefixtures("no_exact")
+def test_auto_prefers_a_longer_plan_with_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, wasteful = chain(), WastefulLayouter(16)
+    named = api.plan(graph, budget="70%", layout=wasteful, bound=False)
+    monkeypatch.setattr("lowtide.planning.addresses.layouter_named", lambda name: wasteful)
+    result = api.plan(graph, budget="70%", bound=False)
+    assert result.plan is not None
+    assert named.plan is not None
+    assert result.plan.layout is not None
+    assert result.unplaced_footprint_bytes is None
+    assert result.plan.duration == named.plan.duration
