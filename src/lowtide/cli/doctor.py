@@ -62,6 +62,7 @@ _EXTRAS = {
     "report": ("bokeh", "matplotlib"),
     "tflite": ("ai-edge-litert", "tflite-micro"),
     "onnx": ("onnx", "onnxruntime"),
+    "executorch": ("executorch",),
     "demo": ("transformers", "matplotlib", "torch"),
 }
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lowtide import api
+from lowtide.cli.executorch import export_executorch_model, is_executorch
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.onnx import export_onnx_model, is_onnx
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_text
@@ -30,7 +31,12 @@ __all__ = ["export"]
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="model.tflite or model.onnx, the file planned.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="What was planned: model.tflite, model.onnx, executorch:pkg.module:function."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the new model here.")],
     plan_file: Annotated[
         Path | None, typer.Argument(metavar="[PLAN]", help="plan.json of lowtide plan MODEL --budget B.")
@@ -49,6 +55,8 @@ def export(
     _check_plan_or_bands(model, plan_file, bands)
     if plan_file is not None and is_onnx(model):
         return export_onnx_model(str(model), plan_file, output, check=check, force=force, dims=dim or ())
+    if plan_file is not None and is_executorch(str(model), output):
+        return export_executorch_model(str(model), plan_file, output, check=check, force=force)
     if dim:
         raise InputError(f"--dim {dim[0]!r}: only .onnx files leave dimensions open, MODEL is {str(model)!r}")
     path = Path(str(model).removeprefix(IN_PLACE))
@@ -103,7 +111,7 @@ def _check_plan_or_bands(model: Path, plan_file: Path | None, bands: str) -> Non
         raise InputError(
             f"--bands {bands} with PLAN {str(plan_file)!r}: a plan is for the model as it is; leave one out"
         )
-    if bands != NO_BANDS and is_onnx(model):
+    if bands != NO_BANDS and not is_tflite(model):
         raise InputError(f"--bands {bands}: only .tflite files are cut into bands, MODEL is {str(model)!r}")
 
 
@@ -124,7 +132,10 @@ def _planned(file: TfliteFile, plan: Plan) -> TfliteImport:
 
 def _check_names(model: Path, output: Path) -> None:
     if not is_tflite(model):
-        raise InputError(f"MODEL {str(model)!r} is no .tflite or .onnx file: lowtide export writes those only")
+        raise InputError(
+            f"MODEL {str(model)!r} is no .tflite or .onnx file and no executorch:pkg.module:function: lowtide export "
+            "takes those only"
+        )
     if not is_tflite(output):
         raise InputError(f"-o {output}: name a .tflite file")
     if output.exists() and model.exists() and output.samefile(model):

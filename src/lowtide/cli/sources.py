@@ -16,6 +16,7 @@ from lowtide.ir import Graph, Trace, serde
 
 __all__ = [
     "DIM_HELP",
+    "EXECUTORCH",
     "IN_PLACE",
     "SOURCE_HELP",
     "add_working_folder_to_path",
@@ -23,6 +24,7 @@ __all__ = [
     "is_target",
     "load_source",
     "load_trace",
+    "read_target",
 ]
 
 SOURCE_HELP = (
@@ -36,6 +38,8 @@ IN_PLACE = "in-place:"
 """Before a .tflite file: elementwise operators write over their inputs where nobody misses them."""
 MACHINE = "machine:"
 """Before an .onnx file: ONNX Runtime optimises it for this machine's processor, too; the result runs only there."""
+EXECUTORCH = {"executorch:": "portable", "executorch-xnnpack:": "xnnpack"}
+"""Before pkg.module:function: the model as ExecuTorch executes it, and by whom its nodes are executed."""
 _RETURNS = "must return (model, example_inputs) or (model, example_inputs, loss_function)"
 
 
@@ -65,6 +69,10 @@ def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
 
         level = "machine" if source.startswith(MACHINE) else "portable"
         return capture_onnx(source.removeprefix(MACHINE), dims=parse_dims(dims), level=level)
+    if source.startswith(tuple(EXECUTORCH)):
+        from lowtide.cli.executorch import import_target
+
+        return import_target(source).graph
     trace = load_trace(source)
     if trace is not None:
         from lowtide.importers.trace_graph import graph_of_trace
@@ -112,6 +120,16 @@ def capture_target(target: str, *, inference: bool, costs: str) -> Graph:
     Raises:
         InputError: There is no such function, it raises, or it returns something else.
     """
+    model, inputs, loss = read_target(target)
+    return api.capture(model, inputs, loss=None if inference else loss, inference=inference, costs=costs)
+
+
+def read_target(target: str) -> tuple[Any, tuple[Any, ...], Callable[..., Any] | None]:
+    """Call ``pkg.module:function``; return the model, its example inputs and perhaps the loss function.
+
+    Raises:
+        InputError: There is no such function, it raises, or it returns something else.
+    """
     if not is_target(target):
         raise InputError(f"TARGET {target!r} is no function: write pkg.module:function")
     function = _find_function(target)
@@ -124,8 +142,7 @@ def capture_target(target: str, *, inference: bool, costs: str) -> Graph:
     if inspect.iscoroutine(returned):
         returned.close()
         raise InputError(f"{target} is an async function: write a plain one (def), which is called without a loop")
-    model, inputs, loss = _read_returned(target, returned)
-    return api.capture(model, inputs, loss=None if inference else loss, inference=inference, costs=costs)
+    return _read_returned(target, returned)
 
 
 def add_working_folder_to_path() -> None:

@@ -27,7 +27,7 @@ from lowtide.importers.torch_graph import FxImport, graph_from_fx
 from lowtide.importers.torch_prepare import drop_noops
 from lowtide.ir import Graph, InputKind
 
-__all__ = ["capture_inference", "import_program"]
+__all__ = ["capture_inference", "evaluating", "import_program", "one_line"]
 
 _KIND_BY_SIGNATURE = {
     signatures.InputKind.USER_INPUT: InputKind.USER,
@@ -56,13 +56,13 @@ def capture_inference(
     Raises:
         CompileError: torch.export cannot take the model as one graph of concrete shapes; the message names the place.
     """
-    with _evaluating(model), torch.no_grad():
+    with evaluating(model), torch.no_grad():
         try:
             program = torch.export.export(model, tuple(example_inputs), strict=False).run_decompositions({})
         except LowtideError:
             raise
         except Exception as error:
-            raise CompileError(f"torch.export cannot capture {type(model).__name__}: {_one_line(error)}") from error
+            raise CompileError(f"torch.export cannot capture {type(model).__name__}: {one_line(error)}") from error
     mode = CostMode(costs)
     cache = default_cost_cache() if mode is CostMode.PROFILED else None
     return import_program(program, mode=mode, cache=cache, name=name or type(model).__name__).graph
@@ -120,7 +120,7 @@ def _refuse_symbols(graph: fx.Graph) -> None:
 
 
 @contextmanager
-def _evaluating(model: torch.nn.Module) -> Iterator[None]:
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
     """Put a model into evaluation mode, and each of its modules back into its own mode afterwards."""
     training_by_module = {module: module.training for module in model.modules()}
     if any(training_by_module.values()):
@@ -133,7 +133,7 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
             module.training = is_training
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """What torch says, and which line of the model it was executing, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = (lines[0] if lines else type(error).__name__)[:500].rstrip(".")

@@ -1,0 +1,147 @@
+"""Torch modules as ExecuTorch executes them: as a SOURCE, and what ``lowtide export -o out.pte`` does and says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lowtide import api
+from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.output import (
+    StdoutKeptClean,
+    check_writable,
+    count_of,
+    print_error,
+    print_facts,
+    print_table,
+    print_text,
+)
+from lowtide.cli.sources import EXECUTORCH, add_working_folder_to_path, is_target, read_target
+from lowtide.errors import InputError
+from lowtide.ir.serde import load_plan, write_bytes_atomically
+from lowtide.measure import ChildFailed
+from lowtide.units import format_bytes
+
+if TYPE_CHECKING:
+    from lowtide.emit.executorch import ExecutorchExport
+    from lowtide.emit.executorch_check import ExecutorchCheck
+    from lowtide.importers.executorch import ExecutorchImport
+
+__all__ = ["export_executorch_model", "import_target", "is_executorch"]
+
+_SUFFIX = ".pte"
+
+
+def is_executorch(model: str, output: Path) -> bool:
+    """Whether a MODEL and -o are those of an export for ExecuTorch."""
+    return model.startswith(tuple(EXECUTORCH)) or (output.suffix.lower() == _SUFFIX and is_target(model))
+
+
+def import_target(source: str, *, is_profiled: bool = True) -> ExecutorchImport:
+    """Call ``executorch:pkg.module:function`` and import the model that it returns.
+
+    Args:
+        source: That, or without its prefix.
+        is_profiled: Whether to run the model for durations.
+
+    Raises:
+        CompileError: ExecuTorch cannot take the model.
+        InputError: There is no such function, it raises, or it returns something else.
+        MissingDependency: The extra ``executorch`` is not installed.
+    """
+    from lowtide.importers.executorch import import_executorch
+    from lowtide.importers.executorch_lowering import export_for_executorch
+
+    prefix = next((prefix for prefix in EXECUTORCH if source.startswith(prefix)), "")
+    target = source.removeprefix(prefix)
+    model, inputs, _ = read_target(target)
+    if not hasattr(model, "named_parameters"):
+        raise InputError(f"{target}: the model is of type {type(model).__name__}, ExecuTorch takes a torch.nn.Module")
+    delegate = EXECUTORCH[prefix] if prefix else "portable"
+    return import_executorch(export_for_executorch(model, inputs, delegate=delegate), is_profiled=is_profiled)
+
+
+def export_executorch_model(model: str, plan_file: Path, output: Path, *, check: bool, force: bool) -> ExitCode:
+    """Write the .pte file of a torch module as planned.
+
+    Args:
+        model: ``executorch:pkg.module:function``, or without the prefix.
+        plan_file: Its plan.
+        output: The new file.
+        check: Whether to run ExecuTorch's own file and the new one, and compare.
+        force: Whether to write a file that does not help, too.
+
+    Raises:
+        CompileError: ExecuTorch cannot take the model.
+        InputError: A name is wrong, or the plan has no addresses.
+        MissingDependency: The extra ``executorch`` is not installed.
+        PlanRejected: The plan is for another model, other inputs, or another version of ExecuTorch.
+    """
+    from lowtide.emit.executorch import export_executorch
+    from lowtide.emit.executorch_check import check_executorch
+
+    if output.suffix.lower() != _SUFFIX:
+        raise InputError(f"-o {output}: name a .pte file")
+    check_writable(output)
+    plan = load_plan(plan_file)
+    add_working_folder_to_path()
+    with StdoutKeptClean():
+        source = import_target(model, is_profiled=False)
+        exported = export_executorch(source, api.verify(source.graph, plan))
+    checked = None
+    if check:
+        try:
+            checked = check_executorch(source, exported.data)
+        except ChildFailed as error:
+            print_error(f"nothing is written: ExecuTorch's runtime refuses the model or its new form: {error}")
+            return ExitCode.CHECK_FAILED
+    _print_export(exported)
+    if checked is not None:
+        _print_check(checked)
+        if not checked.is_identical:
+            different = count_of(checked.num_different, "output")
+            print_error(f"nothing is written: {different} of {checked.num_outputs} differ; please report this bug")
+            return ExitCode.CHECK_FAILED
+    if not (exported.helps and (checked is None or checked.helps)) and not force:
+        print_error(
+            "nothing is written: the new file would need no less memory than the one that ExecuTorch makes by itself. "
+            "Plan with a smaller --budget (min), or write it anyway with --force"
+        )
+        return ExitCode.CHECK_FAILED
+    write_bytes_atomically(output, [exported.data])
+    print_text(f"Program written to {output}")
+    return ExitCode.DONE
+
+
+def _print_export(exported: ExecutorchExport) -> None:
+    before, after = exported.before_bytes, exported.after_bytes
+    saved = 100 * (1 - after / before) if before else 0.0
+    print_facts(
+        [
+            ("buffer", f"{before} -> {after} bytes ({format_bytes(after)}), {saved:.1f} % less, weights apart"),
+            ("recomputed", count_of(exported.num_recomputes, "instruction")),
+            ("file", f"{exported.size_delta_bytes:+d} bytes"),
+        ]
+    )
+
+
+def _print_check(checked: ExecutorchCheck) -> None:
+    print_text()
+    sets = count_of(checked.num_sets, "set")
+    what = (
+        f"identical to the bit, {sets} of random inputs"
+        if checked.is_identical
+        else f"{checked.num_different} of {checked.num_outputs} DIFFER"
+    )
+    print_text(f"ExecuTorch, CPU, one thread: outputs {what}")
+    runs = (checked.before, checked.after)
+    print_table(
+        ("measured", "ExecuTorch's own", "planned"),
+        [
+            ("planned buffer in the file, bytes", *(str(run.buffer_bytes) for run in runs)),
+            ("held by the open program, bytes", *(str(run.method_bytes) for run in runs)),
+            ("on top of it in a run, bytes", *(str(run.run_bytes) for run in runs)),
+            ("ms a run, here", *(f"{1e3 * run.seconds:.2f}" for run in runs)),
+        ],
+        right=(1, 2),
+    )

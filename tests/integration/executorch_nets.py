@@ -1,0 +1,114 @@
+"""Small torch modules, each with what ExecuTorch's graphs have that ours must follow; functions for SOURCE."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Example = tuple[nn.Module, tuple[Any, ...]]
+
+
+class DenseBlock(nn.Module):
+    """Concatenations of all that was made before: what is small is kept, what is large recomputed."""
+
+    def __init__(self, width: int = 8, growth: int = 8, depth: int = 4) -> None:
+        super().__init__()
+        widths = [width + growth * number for number in range(depth)]
+        self.first = nn.Conv2d(3, width, 3, padding=1)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(each) for each in widths])
+        self.convs = nn.ModuleList([nn.Conv2d(each, growth, 3, padding=1) for each in widths])
+        self.head = nn.Linear(width + growth * depth, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [self.first(x)]
+        for norm, conv in zip(self.norms, self.convs, strict=True):
+            parts.append(conv(torch.relu(norm(torch.cat(parts, 1)))))
+        return self.head(functional.adaptive_avg_pool2d(torch.cat(parts, 1), 1).flatten(1))
+
+
+class ManyForms(nn.Module):
+    """Lists and tuples of results, views (of inputs, of views, as outputs), one output twice, an input nobody reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(10, 8)
+        self.conv = nn.Conv2d(8, 8, 1)
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, x: Tensor, unread: Tensor, tokens: Tensor) -> Any:
+        flat = x.reshape(8, -1)
+        a, b = torch.split(torch.relu(flat), 4)
+        image = self.conv(torch.cat([b, a]).reshape(1, 8, 4, 4))
+        highest, where = torch.topk(image.flatten(1), 3)
+        words = self.norm(self.table(tokens)).mean(0)
+        sums = (image.flatten(1)[:, :8] + words).reshape(2, 4).reshape(4, 2)
+        return {"sums": sums.reshape(8), "again": sums, "highest": highest, "where": where, "twice": (highest, x)}
+
+
+class Counter(nn.Module):
+    """A buffer that is written, and read before and after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(1, 16))
+        self.linear = nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        before = self.total * 2
+        self.total.add_(torch.tanh(self.linear(x)))
+        return before + x, torch.relu(self.total.reshape(4, 4))
+
+
+class Branching(nn.Module):
+    """Control flow."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+
+class Wide(nn.Module):
+    """One operator needs all: nothing helps."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x.repeat(1, 64))
+
+
+class SizedByData(nn.Module):
+    """A shape that only running tells."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[x > 0]
+
+
+def dense() -> Example:
+    torch.manual_seed(0)
+    return DenseBlock(), (torch.randn(1, 3, 16, 16),)
+
+
+def forms() -> Example:
+    torch.manual_seed(1)
+    return ManyForms(), (torch.randn(1, 128), torch.randn(3, 5), torch.tensor([1, 9, 0]))
+
+
+def counter() -> Example:
+    torch.manual_seed(2)
+    return Counter(), (torch.randn(1, 16),)
+
+
+def branching() -> Example:
+    return Branching(), (torch.randn(4),)
+
+
+def wide() -> Example:
+    return Wide(), (torch.randn(1, 64),)
+
+
+def sized_by_data() -> Example:
+    return SizedByData(), (torch.randn(4),)
+
+
+def no_module() -> tuple[Any, tuple[Any, ...]]:
+    return torch.sin, (torch.randn(4),)
