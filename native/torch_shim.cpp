@@ -401,6 +401,7 @@ online::EngineConfig read_config(Options& options) {
   config.is_copy_on_write = options.take("is_copy_on_write", config.is_copy_on_write);
   config.is_two_tiered = options.take("is_two_tiered", config.is_two_tiered);
   config.keeps_dead = options.take("keeps_dead", config.keeps_dead);
+  config.holds_awaited = options.take("holds_awaited", config.holds_awaited);
   config.compaction = options.choose<online::Compaction>("compaction",
                                                          {{"last_resort", online::Compaction::kLastResort},
                                                           {"never", online::Compaction::kNever},

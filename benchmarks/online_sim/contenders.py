@@ -14,6 +14,7 @@ __all__ = ["ABLATION_RATIOS", "OPTIMUM_RATIOS", "RATIOS", "ablations", "contende
 RATIOS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 ABLATION_RATIOS = (0.7, 0.5, 0.4, 0.3)
 OPTIMUM_RATIOS = (0.7, 0.5, 0.3)
+_OUR_PARTS = (Part.TIERS, Part.COMPACTION, Part.PARTITION, Part.GHOSTS, Part.HOLDING, Part.DROPPING)
 _NAMES = ("coop", "coop-paper", "dtr", "dte", "lru", "dtr-ideal")
 
 
@@ -31,5 +32,5 @@ def ablations() -> Sequence[Policy]:
     paper, ours = policy_named("coop-paper"), policy_named("coop")
     return [
         *(without(paper, [part]) for part in (Part.WINDOW, Part.PARTITION, Part.GHOSTS)),
-        *(without(ours, [part]) for part in (Part.TIERS, Part.COMPACTION, Part.PARTITION, Part.GHOSTS, Part.DROPPING)),
+        *(without(ours, [part]) for part in _OUR_PARTS),
     ]

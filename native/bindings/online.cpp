@@ -143,30 +143,14 @@ std::vector<RecordRow> record_rows(Simulation& simulation) {
 std::tuple<std::int32_t, std::int32_t> choose_window(const Int64s& sizes, const std::vector<double>& worths,
                                                      std::int64_t size) {
   if (sizes.size() != worths.size()) throw ProgramError("sizes and worths differ in length");
-  std::int64_t total = 0;
-  for (const std::int64_t bytes : sizes) {
-    if (bytes <= 0) throw ProgramError("a block of " + std::to_string(bytes) + " bytes");
-    total += bytes;
-  }
-  pool::Pool memory(std::max<std::int64_t>(total, 1), 1);
-  std::vector<pool::BlockId> ids;
+  std::vector<Row> rows;
   for (std::size_t index = 0; index < sizes.size(); ++index) {
-    ids.push_back(memory.allocate(sizes[index], static_cast<pool::Owner>(index), {pool::End::kLow, pool::Fit::kFirst}));
+    if (sizes[index] <= 0) throw ProgramError("a block of " + std::to_string(sizes[index]) + " bytes");
+    rows.push_back({sizes[index], worths[index] == kFreeWorth ? 0.0 : worths[index]});
   }
-  std::vector<std::int64_t> offsets;
-  for (std::size_t index = 0; index < sizes.size(); ++index) {
-    offsets.push_back(memory[ids[index]].offset);
-    if (worths[index] == kFreeWorth) memory.free(ids[index]);
-  }
-  std::vector<std::pair<pool::BlockId, double>> run;
-  const auto worth = [&worths](const pool::Block& block) { return worths[static_cast<std::size_t>(block.owner)]; };
-  const Window window = find_window(memory, size, worth, run);
-  if (window.first == pool::kNone) return {kNone, kNone};
-  const auto position = [&](pool::BlockId id) {
-    return static_cast<std::int32_t>(std::lower_bound(offsets.begin(), offsets.end(), memory[id].offset) -
-                                     offsets.begin());
-  };
-  return {position(window.first), position(window.last)};
+  const Window window = find_window(rows, size);
+  if (window.first == kNoRow) return {kNone, kNone};
+  return {static_cast<std::int32_t>(window.first), static_cast<std::int32_t>(window.last)};
 }
 
 // A program and an engine together; the program is kept alive by Python (keep_alive).
@@ -213,6 +197,7 @@ NB_MODULE(_online, module) {
       .def_rw("is_copy_on_write", &EngineConfig::is_copy_on_write)
       .def_rw("is_two_tiered", &EngineConfig::is_two_tiered)
       .def_rw("keeps_dead", &EngineConfig::keeps_dead)
+      .def_rw("holds_awaited", &EngineConfig::holds_awaited)
       .def_rw("compaction", &EngineConfig::compaction)
       .def_rw("copy_cost_per_byte", &EngineConfig::copy_cost_per_byte)
       .def_rw("staleness_epsilon", &EngineConfig::staleness_epsilon)

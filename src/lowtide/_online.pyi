@@ -39,6 +39,7 @@ class EngineConfig:
     is_copy_on_write: bool
     is_two_tiered: bool
     keeps_dead: bool
+    holds_awaited: bool
     compaction: Compaction
     copy_cost_per_byte: float
     staleness_epsilon: float

@@ -27,6 +27,7 @@
 #include "lowtide/policy.hpp"
 #include "lowtide/pool.hpp"
 #include "lowtide/pool_small.hpp"
+#include "lowtide/squeeze.hpp"
 #include "lowtide/tape.hpp"
 
 namespace lowtide::online {
@@ -61,6 +62,7 @@ struct EngineConfig {
   bool is_copy_on_write = false;  // an op in place copies first, instead of leaving a ghost
   bool is_two_tiered = true;      // values made in backward are evicted last
   bool keeps_dead = false;        // dead-but-needed values stay until their bytes are wanted
+  bool holds_awaited = true;      // a recomputation that goes in circles keeps what its records still read
   Compaction compaction = Compaction::kWhenCheaper;
   double copy_cost_per_byte = 0.2;  // in the clock's unit, for compaction: each byte is read and written
   pool::Place places[3] = {{pool::End::kLow, pool::Fit::kBest},
@@ -75,7 +77,9 @@ struct EngineConfig {
 struct EngineStats {
   std::int64_t num_calls = 0, num_recomputes = 0, num_evictions = 0, num_searches = 0, num_compactions = 0;
   std::int64_t bytes_evicted = 0, bytes_moved = 0, resident_bytes = 0, peak_bytes = 0, num_frozen = 0;
-  double base_cost = 0.0, recompute_cost = 0.0, move_cost = 0.0, search_seconds = 0.0, fragmentation_sum = 0.0;
+  double base_cost = 0.0, recompute_cost = 0.0, move_cost = 0.0, fragmentation_sum = 0.0;
+  double search_seconds = 0.0;  // finding, evicting and finding again; without sliding
+  double slide_seconds = 0.0;
 };
 
 class OutOfMemory : public std::runtime_error {
@@ -351,13 +355,16 @@ class Engine {
 
   bool is_leaf(CellId id) const { return tape_.cell(id).producer == kNone; }
 
-  bool may_evict(CellId id) const {
-    const Cell& subject = tape_.cell(id);
-    return subject.spot.home == Home::kPool && subject.producer != kNone && subject.locks == 0 && subject.pins == 0;
+  bool may_evict(CellId id) const { return may_evict(tape_.cell(id)); }
+  bool may_evict(const Cell& subject) const {
+    return subject.spot.home == Home::kPool && subject.producer != kNone && subject.locks == 0 && subject.pins == 0 &&
+           !(is_holding_ && subject.awaited > 0);
   }
 
-  double staleness(CellId id) const {
-    return std::max(clock_ - tape_.cell(id).last_access, 0.0) + config_.staleness_epsilon;
+  double staleness(CellId id) const { return staleness(tape_.cell(id)); }
+  double staleness(const Cell& subject) const {
+    if (is_circling_ && subject.awaited > 0) return config_.staleness_epsilon;
+    return std::max(clock_ - subject.last_access, 0.0) + config_.staleness_epsilon;
   }
 
   double projected_cost(CellId id) { return tape_.projected_cost(id); }
@@ -388,21 +395,10 @@ class Engine {
 
   static constexpr pool::Owner kRaw = std::int64_t{1} << 40;
   static constexpr std::int32_t kMaxRetries = 6;  // of an op that found no room
+  static constexpr std::int32_t kMaxRounds = 3;   // of a record within one recomputation that does not go in circles
   static constexpr std::int64_t kEndless = std::int64_t{1} << 50;
 
  private:
-  // What may go: its worth by byte, and its place in `offered_`.
-  struct Candidate {
-    double per_byte;
-    std::int32_t place;
-  };
-
-  struct Offer {
-    double worth;
-    std::int64_t size;
-    CellId id;
-  };
-
   EngineConfig config_;
   Host& host_;
   pool::Pool pool_;
@@ -413,15 +409,16 @@ class Engine {
   double clock_ = 0.0;
   Chooser chooser_;
   std::vector<Event>* log_ = nullptr;
-  std::vector<std::pair<pool::BlockId, double>> run_;
   std::vector<std::pair<CellId, Spot>> copies_;  // copy-on-write in progress: the new bytes of a cell
   std::vector<CellId> recorded_, overwrites_;    // of the call that ends
   std::vector<RecordId> awaited_;                // records about to be recomputed
-  std::vector<bool> is_gone_;                    // cells that a plan would evict
-  std::vector<Candidate> candidates_;            // of the run that is being looked at
-  std::vector<Offer> offered_;
-  std::vector<double> prices_;                   // of the last search
-  std::int32_t num_sessions_ = 0;
+  std::vector<Row> rows_;                        // the arena as the last search found it
+  std::vector<CellId> victims_;                  // what the last search chose
+  Squeezer squeezer_;
+  std::int32_t num_sessions_ = 0;                // open ones, one within the other
+  std::uint32_t session_ = 0;                    // number of the outermost
+  bool is_circling_ = false;                     // it has executed some record more than kMaxRounds times
+  bool is_holding_ = false;                      // so what it awaits must not go
   std::vector<CellId> unwound_;                  // inputs of an op that will be tried again: they may move
   std::vector<CellId> zombies_;                  // leaves that the program dropped and living records read
 
@@ -467,7 +464,9 @@ class Engine {
   // dropped after the last: without that, a chain of residual blocks would be recomputed twice per block.
   class Session {
    public:
-    explicit Session(Engine& engine) : engine_(engine) { ++engine_.num_sessions_; }
+    explicit Session(Engine& engine) : engine_(engine) {
+      if (++engine_.num_sessions_ == 1) ++engine_.session_;
+    }
     ~Session() {
       if (--engine_.num_sessions_ > 0) return;
       for (const RecordId id : engine_.awaited_) {
@@ -477,6 +476,7 @@ class Engine {
         for (const CellId input : inputs) engine_.settle(input);
       }
       engine_.awaited_.clear();
+      engine_.is_circling_ = false;
     }
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -653,6 +653,7 @@ class Engine {
     clock_ += record.cost;
     stats_.recompute_cost += record.cost;
     ++stats_.num_recomputes;
+    count_round(id);
     log(EventKind::kRecompute, id, 0, 0);
     tape_.stop_awaiting(id);
     const std::vector<CellId> outputs = record.outputs;
@@ -674,6 +675,13 @@ class Engine {
     if (clock_ > config_.max_cost) {
       throw Thrashing("recomputation has taken more time than allowed: the budget is too small");
     }
+  }
+
+  // A recomputation whose values push each other out executes the same records again and again.
+  void count_round(RecordId id) {
+    Record& executed = tape_.record(id);
+    if (std::exchange(executed.session, session_) != session_) executed.rounds = 0;
+    if (++executed.rounds > kMaxRounds && config_.holds_awaited) is_circling_ = true;
   }
 
   bool is_wanted(CellId id, CellId target) const {
@@ -883,28 +891,63 @@ class Engine {
   }
 
   // ------------------------------------------------------------------ room
-  double worth(const pool::Block& block, bool may_take_backward) {
-    if (block.owner >= kRaw || block.owner < 0) return kForbidden;
-    const auto id = static_cast<CellId>(block.owner);
-    if (!may_evict(id)) return kForbidden;
-    const Cell& subject = tape_.cell(id);
-    if (subject.backward && !may_take_backward) return kForbidden;
-    const auto size = static_cast<double>(block.size);
+  // Write down all blocks, in address order.
+  void survey(bool may_take_backward) {
     switch (config_.score) {
+      case Score::kCoop: return survey_by<Score::kCoop>(may_take_backward);
+      case Score::kDtr: return survey_by<Score::kDtr>(may_take_backward);
+      case Score::kDte: return survey_by<Score::kDte>(may_take_backward);
+      case Score::kLru: return survey_by<Score::kLru>(may_take_backward);
+      case Score::kSize: return survey_by<Score::kSize>(may_take_backward);
+      case Score::kRandom: return survey_by<Score::kRandom>(may_take_backward);
+      case Score::kDtrNeighborhood: return survey_by<Score::kDtrNeighborhood>(may_take_backward);
+      case Score::kDtrEq: return survey_by<Score::kDtrEq>(may_take_backward);
+      case Score::kLocal: return survey_by<Score::kLocal>(may_take_backward);
+      case Score::kMsps: return survey_by<Score::kMsps>(may_take_backward);
+    }
+  }
+
+  template <Score kScore>
+  void survey_by(bool may_take_backward) {
+    rows_.resize(static_cast<std::size_t>(pool_.num_blocks()));
+    Row* row = rows_.data();
+    for (pool::BlockId id = pool_.first(); id != pool::kNone; ++row) {
+      const pool::Block& block = pool_[id];
+      *row = Row{block.size, 0.0, kNone, Standing::kHole};
+      id = block.next;
+      if (block.owner == pool::kFree) continue;
+      row->worth = kForbidden;
+      row->standing = Standing::kFixed;
+      if (block.owner >= kRaw || block.owner < 0) continue;
+      row->cell = static_cast<CellId>(block.owner);
+      const Cell& subject = tape_.cell(row->cell);
+      if (block.pins == 0 && may_evict(subject) && (may_take_backward || !subject.backward)) {
+        row->worth = worth<kScore>(row->cell, subject, block);
+        row->standing = Standing::kOffered;
+      } else if (may_move(block)) {
+        row->standing = Standing::kMovable;
+      }
+    }
+  }
+
+  template <Score kScore>
+  double worth(CellId id, const Cell& subject, const pool::Block& block) {
+    const auto size = static_cast<double>(block.size);
+    switch (kScore) {
       case Score::kCoop:
         // Gradients are stale because they wait for the optimizer, not because nobody wants them.
         if (subject.backward && config_.is_two_tiered) return tape_.projected_cost(id);
-        return tape_.projected_cost(id) / staleness(id);
-      case Score::kDtr: return tape_.projected_cost(id) / (staleness(id) * size);
+        return tape_.projected_cost(id) / staleness(subject);
+      case Score::kDtr: return tape_.projected_cost(id) / (staleness(subject) * size);
       case Score::kDte:
         return tape_.projected_cost(id) /
-               (staleness(id) * (size + static_cast<double>(free_beside(pool_, block))));
-      case Score::kLru: return 1.0 / staleness(id);
+               (staleness(subject) * (size + static_cast<double>(free_beside(pool_, block))));
+      case Score::kLru: return 1.0 / staleness(subject);
       case Score::kSize: return 1.0 / size;
       case Score::kRandom: return chance(id);
-      case Score::kDtrNeighborhood: return tape_.neighborhood_cost(id) / (staleness(id) * size);
-      case Score::kDtrEq: return components_.cost(tape_, id) / (staleness(id) * size);
-      case Score::kLocal: return tape_.record(subject.producer).cost / (staleness(id) * size);
+      case Score::kDtrNeighborhood: return tape_.neighborhood_cost(id) / (staleness(subject) * size);
+      case Score::kDtrEq: return components_.cost(tape_, id) / (staleness(subject) * size);
+      case Score::kLocal: return tape_.record(subject.producer).cost / (staleness(subject) * size);
       case Score::kMsps: return tape_.projected_cost(id) / size;
     }
     return kForbidden;
@@ -918,19 +961,12 @@ class Engine {
     for (const bool may_take_backward : {false, true}) {
       if (!may_take_backward && !config_.is_two_tiered) continue;
       while (stats_.resident_bytes + size > config_.capacity) {
-        if (chooser_) {
-          const std::vector<CellId> victims = ask_chooser(size, may_take_backward);
-          if (victims.empty()) break;
-          for (const CellId id : victims) evict(id);
-          continue;
-        }
-        const pool::BlockId victim = find_cheapest(
-            pool_, [this, may_take_backward](const pool::Block& block) { return worth(block, may_take_backward); });
-        if (victim == pool::kNone) break;
-        evict(static_cast<CellId>(pool_[victim].owner));
+        choose(size, may_take_backward);
+        if (victims_.empty()) break;
+        for (const CellId id : victims_) evict(id);
       }
     }
-    stats_.search_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    stats_.search_seconds += seconds_since(started);
     if (stats_.resident_bytes + size > config_.capacity) fail(size);
     stats_.fragmentation_sum += static_cast<double>(config_.capacity - stats_.resident_bytes - size) /
                                 static_cast<double>(config_.capacity);
@@ -948,133 +984,89 @@ class Engine {
 
   pool::BlockId make_room(std::int64_t size, pool::Place place) {
     const auto started = std::chrono::steady_clock::now();
+    const double slid = stats_.slide_seconds;
     ++stats_.num_searches;
-    pool::BlockId block = pool::kNone;
-    for (const bool may_take_backward : {false, true}) {
-      if (!may_take_backward && !config_.is_two_tiered) continue;
-      block = clear_tier(size, place, may_take_backward);
-      if (block == pool::kNone && config_.compaction != Compaction::kNever) {
-        block = squeeze(size, place, may_take_backward);
-      }
-      if (block != pool::kNone) break;
-    }
-    stats_.search_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    pool::BlockId block = is_circling_ ? clear_without_awaited(size, place) : pool::kNone;
+    if (block == pool::kNone) block = clear_tiers(size, place);
+    stats_.search_seconds += seconds_since(started) - (stats_.slide_seconds - slid);
     if (block == pool::kNone && freeze_zombies()) block = clear_tier(size, place, true);
     if (block == pool::kNone) fail(size);
     stats_.fragmentation_sum += static_cast<double>(pool_.free_bytes()) / static_cast<double>(pool_.capacity());
     return block;
   }
 
-  // A run between blocks that must stay where they are, and what would have to go from it.
-  struct Squeeze {
-    double worth = std::numeric_limits<double>::infinity();
-    std::vector<CellId> victims;
-    bool is_found() const { return worth < std::numeric_limits<double>::infinity(); }
-  };
+  static double seconds_since(std::chrono::steady_clock::time_point started) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  }
+
+  // What a recomputation in progress still reads goes last, even after values made in backward.
+  pool::BlockId clear_without_awaited(std::int64_t size, pool::Place place) {
+    is_holding_ = true;
+    try {
+      const pool::BlockId block = clear_tiers(size, place);
+      is_holding_ = false;
+      return block;
+    } catch (...) {
+      is_holding_ = false;
+      throw;
+    }
+  }
+
+  pool::BlockId clear_tiers(std::int64_t size, pool::Place place) {
+    for (const bool may_take_backward : {false, true}) {
+      if (!may_take_backward && !config_.is_two_tiered) continue;
+      pool::BlockId block = clear_tier(size, place, may_take_backward);
+      if (block == pool::kNone && config_.compaction != Compaction::kNever) {
+        block = squeeze(size, place, may_take_backward);
+      }
+      if (block != pool::kNone) return block;
+    }
+    return pool::kNone;
+  }
 
   // No window is large enough: of the runs whose blocks may all move, take the one where evicting what is cheapest per
   // byte costs least, and slide together what stays.
   pool::BlockId squeeze(std::int64_t size, pool::Place place, bool may_take_backward) {
-    return carry_out(plan_squeeze(size, may_take_backward), size, place);
+    survey(may_take_backward);
+    return carry_out(squeezer_.plan(rows_, size), size, place);
   }
 
   pool::BlockId carry_out(const Squeeze& plan, std::int64_t size, pool::Place place) {
     if (!plan.is_found()) return pool::kNone;
-    for (const CellId id : plan.victims) evict(id);
+    for (const std::size_t victim : plan.victims) evict(rows_[victim].cell);
     return compact(size) ? pool_.allocate(size, kRaw, place) : pool::kNone;
-  }
-
-  // With `is_priced`, `prices_` holds what each owned block without pins is worth, in address order.
-  Squeeze plan_squeeze(std::int64_t size, bool may_take_backward, bool is_priced = false) {
-    Squeeze best;
-    std::size_t next_price = 0;
-    const auto price_of = [&](const pool::Block& block) {
-      if (block.pins > 0) return kForbidden;
-      return is_priced ? prices_[next_price++] : worth(block, may_take_backward);
-    };
-    std::int64_t free = 0;
-    const auto finish_run = [&] {
-      if (!candidates_.empty() || free > 0) {
-        Squeeze run = squeeze_of(size, free);
-        if (run.worth < best.worth) best = std::move(run);
-      }
-      free = 0;
-      candidates_.clear();
-      offered_.clear();
-    };
-    for (pool::BlockId id = pool_.first(); id != pool::kNone; id = pool_[id].next) {
-      const pool::Block& block = pool_[id];
-      if (block.owner == pool::kFree) {
-        free += block.size;
-      } else if (const double price = price_of(block); price != kForbidden) {
-        candidates_.push_back({price / static_cast<double>(block.size), static_cast<std::int32_t>(offered_.size())});
-        offered_.push_back({price, block.size, static_cast<CellId>(block.owner)});
-      } else if (!may_move(block)) {
-        finish_run();
-      }
-    }
-    finish_run();
-    return best;
-  }
-
-  Squeeze squeeze_of(std::int64_t size, std::int64_t free) {
-    const auto is_dearer = [](const Candidate& one, const Candidate& other) {
-      return one.per_byte > other.per_byte || (one.per_byte == other.per_byte && one.place > other.place);
-    };
-    Squeeze run;
-    std::make_heap(candidates_.begin(), candidates_.end(), is_dearer);
-    auto rest = candidates_.end();  // what has been taken lies from here on, the cheapest last
-    for (; free < size && rest != candidates_.begin(); --rest) {
-      free += offered_[static_cast<std::size_t>(candidates_.front().place)].size;
-      std::pop_heap(candidates_.begin(), rest, is_dearer);
-    }
-    if (free < size) return run;
-    run.worth = 0.0;
-    for (auto taken = rest; taken != candidates_.end(); ++taken) {  // the dearest first: it may not be needed after all
-      const Offer& offer = offered_[static_cast<std::size_t>(taken->place)];
-      if (free - offer.size >= size) {
-        free -= offer.size;
-        continue;
-      }
-      run.worth += offer.worth;
-      run.victims.push_back(offer.id);
-    }
-    return run;
   }
 
   pool::BlockId clear_tier(std::int64_t size, pool::Place place, bool may_take_backward) {
     while (true) {
       const pool::BlockId block = pool_.allocate(size, kRaw, place);
       if (block != pool::kNone) return block;
-      const std::vector<CellId> victims = choose(size, may_take_backward);
-      if (victims.empty()) return pool::kNone;
+      choose(size, may_take_backward);
+      if (victims_.empty()) return pool::kNone;
       if (config_.compaction == Compaction::kWhenCheaper) {
-        const Squeeze plan = plan_squeeze(size, may_take_backward, !chooser_);
-        if (plan.is_found() && is_cheaper(plan, size, cost_of(victims))) return carry_out(plan, size, place);
+        const Squeeze& plan = squeezer_.plan(rows_, size);
+        if (plan.is_found() && is_cheaper(plan, size)) return carry_out(plan, size, place);
       }
-      for (const CellId id : victims) evict(id);
+      for (const CellId id : victims_) evict(id);
     }
   }
 
-  // What the policy would evict; a single block where it goes one by one.
-  std::vector<CellId> choose(std::int64_t size, bool may_take_backward) {
-    if (chooser_) return ask_chooser(size, may_take_backward);
-    prices_.clear();
-    const auto price = [this, may_take_backward](const pool::Block& block) {
-      prices_.push_back(worth(block, may_take_backward));
-      return prices_.back();
-    };
-    std::vector<CellId> victims;
-    if (config_.method == Method::kOneByOne) {
-      const pool::BlockId victim = find_cheapest(pool_, price);
-      if (victim != pool::kNone) victims.push_back(static_cast<CellId>(pool_[victim].owner));
-      return victims;
+  // Survey the arena, and put into `victims_` what the policy would evict: a single value where it goes one by one.
+  void choose(std::int64_t size, bool may_take_backward) {
+    victims_.clear();
+    if (chooser_) victims_ = ask_chooser(size, may_take_backward);
+    survey(may_take_backward);
+    if (chooser_) return;
+    if (config_.method == Method::kOneByOne || config_.is_ideal) {
+      const std::size_t victim = find_cheapest(rows_);
+      if (victim != kNoRow) victims_.push_back(rows_[victim].cell);
+      return;
     }
-    const Window window = find_window(pool_, size, price, run_);
-    for (pool::BlockId id = window.first; id != pool::kNone; id = id == window.last ? pool::kNone : pool_[id].next) {
-      if (pool_[id].owner != pool::kFree) victims.push_back(static_cast<CellId>(pool_[id].owner));
+    const Window window = find_window(rows_, size);
+    if (window.first == kNoRow) return;
+    for (std::size_t index = window.first; index <= window.last; ++index) {
+      if (rows_[index].standing == Standing::kOffered) victims_.push_back(rows_[index].cell);
     }
-    return victims;
   }
 
   std::vector<CellId> ask_chooser(std::int64_t size, bool may_take_backward) {
@@ -1087,17 +1079,15 @@ class Engine {
     return victims;
   }
 
-  // In the clock's unit: what has to be recomputed if all of it is wanted again, and what is moved.
-  double cost_of(const std::vector<CellId>& victims) {
-    double cost = 0.0;
-    for (const CellId id : victims) cost += tape_.projected_cost(id);
-    return cost;
-  }
-
-  bool is_cheaper(const Squeeze& plan, std::int64_t size, double limit) {
-    const double cost = cost_of(plan.victims);
+  // Whether a squeeze costs less than evicting `victims_`, in the clock's unit: what has to be recomputed if all of it
+  // is wanted again, and what is moved.
+  bool is_cheaper(const Squeeze& plan, std::int64_t size) {
+    double limit = 0.0, cost = 0.0;
+    for (const CellId id : victims_) limit += tape_.projected_cost(id);
+    for (const std::size_t victim : plan.victims) cost += tape_.projected_cost(rows_[victim].cell);
     if (!(cost < limit)) return false;
-    const double moved = static_cast<double>(plan_slide(size, plan.victims).owned);
+    for (const std::size_t victim : plan.victims) rows_[victim].standing = Standing::kHole;
+    const auto moved = static_cast<double>(find_slide(rows_, size).owned);
     return cost + config_.copy_cost_per_byte * moved < limit;
   }
 
@@ -1110,63 +1100,17 @@ class Engine {
     return uses == 0 || (uses == 1 && contains(unwound_, static_cast<CellId>(block.owner)));
   }
 
-  // A stretch to slide together: its first and last block, and the bytes that move.
-  struct Slide {
-    pool::BlockId first = pool::kNone, last = pool::kNone;
-    std::int64_t owned = std::numeric_limits<std::int64_t>::max();
-  };
-
-  // Where sliding makes a hole of `size` bytes once `gone` have been evicted: the stretch whose owned bytes are fewest.
-  Slide plan_slide(std::int64_t size, const std::vector<CellId>& gone) {
-    is_gone_.resize(tape_.cells_capacity(), false);
-    for (const CellId id : gone) is_gone_[static_cast<std::size_t>(id)] = true;
-    const Slide best = find_slide(size);
-    for (const CellId id : gone) is_gone_[static_cast<std::size_t>(id)] = false;
-    return best;
-  }
-
-  bool is_free_then(const pool::Block& block) const {
-    return block.owner == pool::kFree ||
-           (block.owner >= 0 && block.owner < kRaw && is_gone_[static_cast<std::size_t>(block.owner)]);
-  }
-
-  Slide find_slide(std::int64_t size) const {
-    pool::BlockId low = pool::kNone;
-    std::int64_t free = 0, owned = 0;
-    Slide best;
-    for (pool::BlockId id = pool_.first(); id != pool::kNone; id = pool_[id].next) {
-      const pool::Block& block = pool_[id];
-      if (block.owner != pool::kFree && !may_move(block)) {
-        low = pool::kNone;
-        free = owned = 0;
-        continue;
-      }
-      if (low == pool::kNone) low = id;
-      (is_free_then(block) ? free : owned) += block.size;
-      while (low != pool::kNone) {
-        const pool::Block& lowest = pool_[low];
-        const bool was_free = is_free_then(lowest);
-        if (was_free ? free - lowest.size < size : free < size) break;
-        (was_free ? free : owned) -= lowest.size;
-        low = low == id ? pool::kNone : lowest.next;
-      }
-      if (free < size || owned >= best.owned) continue;
-      best = Slide{low, id, owned};
-    }
-    return best;
-  }
-
   // Slide blocks together until a hole holds `size`.
   bool compact(std::int64_t size) {
-    const Slide best = plan_slide(size, {});
-    if (best.first == pool::kNone) return false;
-    std::vector<CellId> movers;
-    for (pool::BlockId id = best.first;; id = pool_[id].next) {
-      if (pool_[id].owner != pool::kFree) movers.push_back(static_cast<CellId>(pool_[id].owner));
-      if (id == best.last) break;
-    }
+    survey(true);
+    const Slide best = find_slide(rows_, size);
+    if (best.first == kNoRow) return false;
     ++stats_.num_compactions;
-    for (const CellId id : movers) slide(id);
+    const auto started = std::chrono::steady_clock::now();
+    for (std::size_t index = best.first; index <= best.last; ++index) {
+      if (rows_[index].standing != Standing::kHole) slide(rows_[index].cell);
+    }
+    stats_.slide_seconds += seconds_since(started);
     return pool_.largest_hole() >= size;
   }
 

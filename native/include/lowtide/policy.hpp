@@ -11,8 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <utility>
-#include <vector>
+#include <span>
 
 #include "lowtide/pool.hpp"
 
@@ -32,78 +31,84 @@ enum class Score : std::uint8_t {
   kMsps,             // C / size
 };
 
-// A run of adjacent blocks, both ends included; first == kNone: there is none.
-struct Window {
-  pool::BlockId first = pool::kNone;
-  pool::BlockId last = pool::kNone;
-  double cost = std::numeric_limits<double>::infinity();
-};
-
 // What must never be evicted has this worth.
 inline constexpr double kForbidden = -1.0;
 
 // What a sliding sum may be off by, as a share of the largest number in it.
 inline constexpr double kRounding = 1e-10;
 
-// The cheapest run without a forbidden block whose bytes hold `size`. One pass over the blocks, each worth asked once;
-// minimal at both ends; of equal costs the lowest address wins.
-template <typename Worth>
-Window find_window(const pool::Pool& memory, std::int64_t size, Worth&& worth,
-                   std::vector<std::pair<pool::BlockId, double>>& run) {
+enum class Standing : std::uint8_t {
+  kHole,
+  kOffered,  // a value that may be evicted
+  kMovable,  // it must stay, but may lie elsewhere
+  kFixed,
+};
+
+// A block as a search sees it. Searches write down all blocks once, in address order and side by side, and do the rest
+// with these rows.
+struct Row {
+  std::int64_t size = 0;  // bytes
+  double worth = 0.0;     // what is lost by evicting it; 0: a hole; kForbidden: it must not go
+  std::int32_t cell = -1;  // that owns it; -1: none does
+  Standing standing = Standing::kHole;
+};
+
+// A run of adjacent rows, both ends included; first == kNoRow: there is none.
+inline constexpr std::size_t kNoRow = std::numeric_limits<std::size_t>::max();
+
+struct Window {
+  std::size_t first = kNoRow;
+  std::size_t last = kNoRow;
+  double cost = std::numeric_limits<double>::infinity();
+};
+
+// The cheapest run without a forbidden row whose bytes hold `size`, in one pass; minimal at both ends; of equal costs
+// the lowest address wins.
+inline Window find_window(std::span<const Row> rows, std::int64_t size) {
   Window best;
-  run.clear();
   std::size_t low = 0;
   std::int64_t held = 0;
   double cost = 0.0;
-  double largest = 0.0;   // price since the run began: a sum that has slid past it is off by its rounding
+  double largest = 0.0;   // worth since the run began: a sum that has slid past it is off by its rounding
   bool is_exact = true;  // whether `cost` is what adding up the window from its low end gives
-  for (pool::BlockId id = memory.first(); id != pool::kNone; id = memory[id].next) {
-    const pool::Block& block = memory[id];
-    double price = 0.0;
-    if (block.owner != pool::kFree) {
-      price = block.pins > 0 ? kForbidden : worth(block);
-      if (price == kForbidden) {
-        run.clear();
-        low = 0;
-        held = 0;
-        cost = largest = 0.0;
-        is_exact = true;
-        continue;
-      }
+  for (std::size_t index = 0; index < rows.size(); ++index) {
+    const Row& row = rows[index];
+    if (row.worth == kForbidden) {
+      low = index + 1;
+      held = 0;
+      cost = largest = 0.0;
+      is_exact = true;
+      continue;
     }
-    run.emplace_back(id, price);
-    held += block.size;
-    cost += price;
-    largest = std::max(largest, price);
-    while (held - memory[run[low].first].size >= size) {
-      held -= memory[run[low].first].size;
-      cost -= run[low].second;
-      is_exact &= run[low].second == 0.0;
+    held += row.size;
+    cost += row.worth;
+    largest = std::max(largest, row.worth);
+    while (held - rows[low].size >= size) {
+      held -= rows[low].size;
+      cost -= rows[low].worth;
+      is_exact &= rows[low].worth == 0.0;
       ++low;
     }
     if (held < size || cost - kRounding * largest > best.cost) continue;
     if (!is_exact) {
       cost = 0.0;
-      for (std::size_t index = low; index < run.size(); ++index) cost += run[index].second;
+      for (std::size_t member = low; member <= index; ++member) cost += rows[member].worth;
       is_exact = true;
     }
-    if (cost < best.cost) best = Window{run[low].first, id, cost};
+    if (cost < best.cost) best = Window{low, index, cost};
   }
   return best;
 }
 
-// The block of least worth, or kNone where all are forbidden.
-template <typename Worth>
-pool::BlockId find_cheapest(const pool::Pool& memory, Worth&& worth) {
-  pool::BlockId best = pool::kNone;
+// The row of least worth, or kNoRow where none may go.
+inline std::size_t find_cheapest(std::span<const Row> rows) {
+  std::size_t best = kNoRow;
   double least = std::numeric_limits<double>::infinity();
-  for (pool::BlockId id = memory.first(); id != pool::kNone; id = memory[id].next) {
-    const pool::Block& block = memory[id];
-    if (block.owner == pool::kFree || block.pins > 0) continue;
-    const double price = worth(block);
-    if (price == kForbidden || !(price < least)) continue;
-    least = price;
-    best = id;
+  for (std::size_t index = 0; index < rows.size(); ++index) {
+    const Row& row = rows[index];
+    if (row.standing != Standing::kOffered || !(row.worth < least)) continue;
+    least = row.worth;
+    best = index;
   }
   return best;
 }

@@ -37,24 +37,25 @@ struct Spot {
   std::int64_t offset = -1;
 };
 
-struct Cell {
-  std::int64_t size = 0;
+// What searches ask of every cell comes first, so that they touch one line of the cache for each.
+struct alignas(64) Cell {
+  double cost = 0.0;
+  double last_access = 0.0;
   RecordId producer = kNone;  // kNone: a leaf, which can't be recomputed
-  std::int32_t output_index = 0;
+  std::int32_t locks = 0;     // an op in progress uses it
+  std::int32_t waits = 0;     // ... of these, by ops that have not begun: it must stay, but may move
+  std::int32_t pins = 0;      // never evict (its address has escaped)
   Spot spot;
   bool exists = false;
   bool alive = false;          // the program (or autograd) holds its storage
   bool backward = false;       // made inside backward: evicted last
   bool is_cost_known = false;  // `cost` is what recomputing it costs now
   bool is_watched = false;     // absent, and some known cost downstream counts it
-  std::int32_t locks = 0;      // an op in progress uses it
-  std::int32_t waits = 0;      // ... of these, by ops that have not begun: it must stay, but may move
-  std::int32_t pins = 0;       // never evict (its address has escaped)
   std::int32_t awaited = 0;    // records about to be recomputed that read it
+  std::int64_t size = 0;
+  std::int64_t kept_bytes = 0;        // of leaves that the program dropped, kept for its recipe
+  std::int32_t output_index = 0;
   std::int32_t zombie_index = kNone;  // among the engine's leaves that the program dropped and living records read
-  std::int64_t kept_bytes = 0;        // of such leaves, kept for its recipe
-  double cost = 0.0;
-  double last_access = 0.0;
   std::vector<RecordId> consumers;  // living records that read it
 
   bool is_resident() const { return spot.home != Home::kAbsent; }
@@ -62,17 +63,19 @@ struct Cell {
 
 struct Record {
   double cost = 0.0;
-  std::vector<CellId> inputs;      // distinct
-  std::vector<CellId> outputs;     // kNone: that output is gone
-  std::vector<CellId> overwrites;  // per output: the input whose bytes it takes over, or kNone
-  std::vector<std::int64_t> sizes;  // of each output, bytes
-  std::int32_t living_outputs = 0;
-  std::int32_t depth = 0;  // longest chain of records above it
-  std::uint32_t stamp = 0;
+  std::vector<CellId> inputs;  // distinct
+  std::uint32_t stamp = 0;     // of the walk that came by last
   bool exists = false;
   bool backward = false;
   bool is_awaited = false;  // about to be recomputed
   std::uint8_t temper = 0;  // where its outputs belong in the pool; see engine.hpp
+  std::int32_t living_outputs = 0;
+  std::int32_t depth = 0;           // longest chain of records above it
+  std::uint32_t session = 0;        // the recomputation that executed it last
+  std::int32_t rounds = 0;          // how often that did
+  std::vector<CellId> outputs;      // kNone: that output is gone
+  std::vector<CellId> overwrites;   // per output: the input whose bytes it takes over, or kNone
+  std::vector<std::int64_t> sizes;  // of each output, bytes
 };
 
 class Tape {
@@ -112,6 +115,7 @@ class Tape {
     fresh.is_awaited = fresh.backward = false;
     fresh.temper = 0;
     fresh.depth = fresh.living_outputs = 0;
+    fresh.session = 0;
     fresh.cost = cost;
     fresh.inputs.assign(inputs.begin(), inputs.end());
     fresh.outputs.assign(outputs.begin(), outputs.end());
@@ -181,32 +185,7 @@ class Tape {
 
   // ------------------------------------------------------------------ projected cost
   // What recomputing a cell costs now: its record and every absent ancestor's, each once.
-  double projected_cost(CellId id) {
-    Cell& subject = cell(id);
-    if (subject.is_cost_known) return subject.cost;
-    ++stamp_;
-    double total = 0.0;
-    stack_.clear();
-    stack_.push_back(subject.producer);
-    while (!stack_.empty()) {
-      const RecordId current = stack_.back();
-      stack_.pop_back();
-      if (current == kNone) continue;
-      Record& visited = record(current);
-      if (visited.stamp == stamp_) continue;
-      visited.stamp = stamp_;
-      total += visited.cost;
-      for (const CellId input : visited.inputs) {
-        Cell& above = cell(input);
-        if (above.is_resident()) continue;
-        above.is_watched = true;
-        stack_.push_back(above.producer);
-      }
-    }
-    subject.cost = total;
-    subject.is_cost_known = true;
-    return total;
-  }
+  double projected_cost(CellId id) { return cell(id).is_cost_known ? cell(id).cost : add_up_cost(id); }
 
   // DTR's exact measure: projected cost, and that of every absent descendant as well.
   double neighborhood_cost(CellId id) {
@@ -319,6 +298,32 @@ class Tape {
       drop_output(producer);
     }
     is_sweeping_ = false;
+  }
+
+  double add_up_cost(CellId id) {
+    Cell& subject = cell(id);
+    ++stamp_;
+    double total = 0.0;
+    stack_.clear();
+    stack_.push_back(subject.producer);
+    while (!stack_.empty()) {
+      const RecordId current = stack_.back();
+      stack_.pop_back();
+      if (current == kNone) continue;
+      Record& visited = record(current);
+      if (visited.stamp == stamp_) continue;
+      visited.stamp = stamp_;
+      total += visited.cost;
+      for (const CellId input : visited.inputs) {
+        Cell& above = cell(input);
+        if (above.is_resident()) continue;
+        above.is_watched = true;
+        stack_.push_back(above.producer);
+      }
+    }
+    subject.cost = total;
+    subject.is_cost_known = true;
+    return total;
   }
 
   void drop_output(RecordId id) {

@@ -35,6 +35,9 @@ class Part(StrEnum):
     DROPPING = "dropping"
     """Values that the program has released keep their bytes until those are wanted."""
 
+    HOLDING = "holding"
+    """A recomputation that goes in circles may lose what it still awaits."""
+
 
 def rules_of(policy: Policy) -> Rules:
     """The rules of a policy; lowtide's where it has none.
@@ -98,5 +101,7 @@ def _without(rules: Rules, part: Part) -> Rules:
             return replace(rules, compaction=Compaction.NEVER)
         case Part.DROPPING:
             return replace(rules, keeps_dead=True)
+        case Part.HOLDING:
+            return replace(rules, holds_awaited=False)
         case Part.WINDOW:
             return rules

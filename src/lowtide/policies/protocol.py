@@ -141,6 +141,8 @@ class Rules:
             their staleness, as gradients that wait for the optimizer are stale, and wanted all the same.
         keeps_dead: Let a value that the program has released, and others may be recomputed from, keep its bytes until
             they are wanted, instead of dropping it at once.
+        holds_awaited: Where the values of one recomputation push each other out, so that it executes the same ops again
+            and again, evict what its ops have yet to read only where nothing else can go, and count it as fresh.
         compaction: When blocks are slid together.
     """
 
@@ -150,6 +152,7 @@ class Rules:
     is_copy_on_write: bool = False
     is_two_tiered: bool = True
     keeps_dead: bool = False
+    holds_awaited: bool = True
     compaction: Compaction = Compaction.WHEN_CHEAPER
 
 
@@ -161,6 +164,7 @@ BASELINE_RULES = Rules(
     cheap_fit=Fit.BEST,
     is_copy_on_write=True,
     is_two_tiered=False,
+    holds_awaited=False,
     compaction=Compaction.NEVER,
 )
 """As DTR, DTE and their kin work: one end, copy-on-write, one tier, nothing moves."""
@@ -168,7 +172,7 @@ BASELINE_RULES = Rules(
 IDEAL_RULES = replace(BASELINE_RULES, is_ideal=True)
 """As the original DTR works: it counts bytes, blind to addresses."""
 
-PAPER_RULES = Rules(cheap_fit=Fit.BEST, is_two_tiered=False, compaction=Compaction.NEVER)
+PAPER_RULES = Rules(cheap_fit=Fit.BEST, is_two_tiered=False, holds_awaited=False, compaction=Compaction.NEVER)
 """As Coop's paper has it: both ends, best fit, ghosts; one tier, nothing moves."""
 
 

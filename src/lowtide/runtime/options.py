@@ -70,6 +70,7 @@ def _engine_options(policy: Policy) -> dict[str, Any]:
         "is_copy_on_write": rules.is_copy_on_write,
         "is_two_tiered": rules.is_two_tiered,
         "keeps_dead": rules.keeps_dead,
+        "holds_awaited": rules.holds_awaited,
         "compaction": _as_option(rules.compaction),
         "cheap_end": "high" if rules.is_partitioned else "low",
         "cheap_fit": _as_option(rules.cheap_fit),

@@ -26,7 +26,8 @@ class SessionStats:
         recompute_seconds: Time in them.
         recompute_cost_percent: Their modelled duration in percent of that of all other ops.
         num_searches: Requests that found no hole.
-        search_seconds: Time until room was made for them.
+        search_seconds: Time until room was made for them: finding, evicting, finding again. Sliding blocks together
+            is not counted.
         fragmentation: Free bytes / capacity just after such a request, averaged; 0 where there was none.
         num_compactions: Times that blocks were slid together.
         moved_bytes: Bytes moved by it.

@@ -163,6 +163,7 @@ def native_config(
     config.is_copy_on_write = rules.is_copy_on_write
     config.is_two_tiered = rules.is_two_tiered
     config.keeps_dead = rules.keeps_dead
+    config.holds_awaited = rules.holds_awaited
     config.compaction = _COMPACTIONS[rules.compaction]
     config.set_place(Temper.CHEAP, is_high=rules.is_partitioned, is_first_fit=rules.cheap_fit is Fit.FIRST)
     config.max_cost = thrash_limit * compiled.base_cost

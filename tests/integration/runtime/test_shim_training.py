@@ -61,6 +61,7 @@ def test_a_small_arena_gives_the_same_bits(shim: ModuleType, name: str, optimize
         {"method": "one_by_one", "score": "lru"},
         {"method": "one_by_one", "score": "random", "seed": 3},
         {"keeps_dead": True},
+        {"holds_awaited": False},
         {"is_two_tiered": False},
         {"compaction": "never"},
         {"small_bytes": 0},

@@ -46,10 +46,10 @@ def test_what_is_no_policy_is_refused() -> None:
         policy_named("builtins:dict")
 
 
-def test_ours_and_the_papers_differ_in_tiers_compaction_and_the_fit_of_cheap_values() -> None:
+def test_ours_and_the_papers_differ_in_tiers_compaction_holding_and_the_fit_of_cheap_values() -> None:
     assert rules_of(policy_named("coop")) == LOWTIDE_RULES
     assert without(policy_named("coop"), [Part.TIERS, Part.COMPACTION]).name == "coop-no-tiers-no-compaction"
-    ours = rules_of(without(policy_named("coop"), [Part.COMPACTION, Part.TIERS]))
+    ours = rules_of(without(policy_named("coop"), [Part.COMPACTION, Part.TIERS, Part.HOLDING]))
     assert replace(ours, cheap_fit=Fit.BEST) == PAPER_RULES
     assert rules_of(policy_named("coop-paper")) == PAPER_RULES
 
@@ -63,6 +63,7 @@ def test_baselines_work_by_the_same_rules(name: str) -> None:
             cheap_fit=Fit.BEST,
             is_copy_on_write=True,
             is_two_tiered=False,
+            holds_awaited=False,
             compaction=Compaction.NEVER,
         )
         == BASELINE_RULES
@@ -77,6 +78,7 @@ def test_baselines_work_by_the_same_rules(name: str) -> None:
         (Part.TIERS, Rules(is_two_tiered=False)),
         (Part.COMPACTION, Rules(compaction=Compaction.NEVER)),
         (Part.DROPPING, Rules(keeps_dead=True)),
+        (Part.HOLDING, Rules(holds_awaited=False)),
     ],
 )
 def test_a_part_left_out_is_one_rule_changed(part: Part, rules: Rules) -> None:
