@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.online_sim.contenders import ABLATION_RATIOS, OPTIMUM_RATIOS, RATIOS, ablations, contenders
 from benchmarks.online_sim.latency import NUM_BLOCKS, latency_row, speed_row
 from benchmarks.online_sim.networks import NETWORKS, SHORT_NETWORKS, trace_of
-from benchmarks.online_sim.yardstick import LARGEST_GRAPH, optimum_of, yardstick_graph
+from benchmarks.online_sim.yardstick import LARGEST_GRAPH, optimum_of, seconds_for, yardstick_graph
 from lowtide.ir import Trace
 from lowtide.policies.protocol import Policy
 from lowtide.policies.table import policy_named
@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("--only", metavar="NAME", action="append", help="a network; repeat it for more")
     parser.add_argument("--short", action="store_true", help="two networks, no optimum, short latency")
     parser.add_argument("--planner", default="greedy", metavar="NAME", help="of the offline optimum (default greedy)")
-    parser.add_argument("--plan-seconds", type=float, default=15.0, metavar="S", help="for each optimum; 0: none")
+    parser.add_argument("--plan-seconds", type=float, default=20.0, metavar="S", help="for each optimum; 0: none")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS, metavar="FILE", help=f"default: {RESULTS}")
     options = parser.parse_args()
     networks = options.only or (SHORT_NETWORKS if options.short else NETWORKS)
@@ -98,13 +98,14 @@ def optimum_rows(network: str, trace: Trace, options: argparse.Namespace) -> Ite
     graph, left_out_bytes = yardstick_graph(trace)
     if len(graph.nodes) > LARGEST_GRAPH:
         return
+    seconds = seconds_for(graph, options.plan_seconds)
     for ratio in OPTIMUM_RATIOS:
         found = optimum_of(
             graph,
             left_out_bytes,
             budget_at(compiled, ratio),
             planner=options.planner,
-            seconds=options.plan_seconds,
+            seconds=seconds,
         )
         yield note(
             {
@@ -116,7 +117,7 @@ def optimum_rows(network: str, trace: Trace, options: argparse.Namespace) -> Ite
                 "bound": found.bound,
                 "status": found.status,
                 "planner": found.planner,
-                "seconds": options.plan_seconds,
+                "seconds": seconds,
             }
         )
 

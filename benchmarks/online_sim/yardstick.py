@@ -13,10 +13,12 @@ from lowtide import api
 from lowtide.importers.trace_graph import graph_of_trace
 from lowtide.ir import Graph, Trace
 
-__all__ = ["LARGEST_GRAPH", "Optimum", "optimum_of", "yardstick_graph"]
+__all__ = ["LARGEST_GRAPH", "Optimum", "optimum_of", "seconds_for", "yardstick_graph"]
 
-LARGEST_GRAPH = 3000
+LARGEST_GRAPH = 8000
 """Nodes of the largest graph that is planned."""
+
+_LARGE_GRAPH, _LARGE_FACTOR = 3000, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ def yardstick_graph(trace: Trace) -> tuple[Graph, int]:
     """The graph of a trace, and the bytes that its budget leaves out."""
     graph = graph_of_trace(trace)
     return graph, sum(graph_input.size_bytes for graph_input in graph.inputs if not graph_input.is_counted)
+
+
+def seconds_for(graph: Graph, seconds: float) -> float:
+    """The planner's time limit: four times the usual for a graph of more than 3,000 nodes."""
+    return seconds * _LARGE_FACTOR if len(graph.nodes) > _LARGE_GRAPH else seconds
 
 
 def optimum_of(graph: Graph, left_out_bytes: int, budget_bytes: int, *, planner: str, seconds: float) -> Optimum:
