@@ -1,4 +1,8 @@
-"""``python -m benchmarks.online_sim.report``: docs/online-benchmarks.md, from the result file alone."""
+"""``python -m benchmarks.online_sim.report``: docs/online-benchmarks.md and its pictures, from the result file alone.
+
+With ``--check`` nothing is written; exit code 1 if the page does not say what the results do. Pictures are drawn anew
+(``--no-plots``: not).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from benchmarks.online_sim.contenders import ABLATION_RATIOS, OPTIMUM_RATIOS, RATIOS
+from benchmarks.online_sim.plots import LATENCY_PLOT, OVERHEAD_PLOT, plot_latency, plot_overhead
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "online_sim.jsonl"
@@ -28,12 +33,18 @@ def main() -> int:
     """Write the page, or say whether it is up to date."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.online_sim.report", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where the page is out of date")
+    parser.add_argument("--no-plots", action="store_true", help="leave the pictures as they are")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
     options = parser.parse_args()
-    page = render(read_rows(options.results))
+    rows = read_rows(options.results)
+    page = render(rows)
     if options.check:
         return 0 if PAGE.read_text(encoding="utf-8") == page else 1
     PAGE.write_text(page, encoding="utf-8")
+    if not options.no_plots:
+        networks = [row["network"] for row in of(rows, "network")]
+        plot_overhead(of(rows, "sweep"), networks, PAGE.parent / OVERHEAD_PLOT)
+        plot_latency(of(rows, "latency"), PAGE.parent / LATENCY_PLOT)
     print(PAGE)
     return 0
 
@@ -170,7 +181,11 @@ def compared(rows: Sequence[Row], networks: Sequence[str], ours: str, other: str
 
 def overheads(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
     """One table per network."""
-    yield "## Overhead and recomputations\n\nOverhead / ops recomputed; — did not complete.\n\n"
+    yield (
+        "## Overhead and recomputations\n\n"
+        f"![Overhead up to 2.5 over r: a panel per network, a line per policy down to where it completes]({OVERHEAD_PLOT})\n\n"
+        "Overhead / ops recomputed; — did not complete.\n\n"
+    )
     for network in networks:
         yield f"### {network}\n\n"
         body = []
@@ -204,18 +219,25 @@ def fragmentation(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]
     """Free share just after a request that needed eviction."""
     yield "## Fragmentation\n\n"
     yield "Free share of the arena just after a request that needed eviction, median over r, in percent.\n\n"
-    body = []
-    for network in networks:
-        shares = []
-        for policy in POLICIES:
-            done = [
-                100 * row["fragmentation"]
-                for row in of(rows, "sweep", network=network, policy=policy)
-                if row["completed"]
-            ]
-            shares.append(number(median_or_none(done), 1))
-        body.append((network, *shares))
+    shares = {(policy, name): fragmentation_of(rows, policy, name) for policy in POLICIES for name in networks}
+    body = [(name, *(number(shares[policy, name], 1) for policy in POLICIES)) for name in networks]
     yield table(("network", *POLICIES), body)
+    for ours in ("coop", "coop-paper"):
+        for other in ("dtr", "dte"):
+            pairs = [(shares[ours, name], shares[other, name]) for name in networks]
+            quotients = [mine / theirs for mine, theirs in pairs if mine is not None and theirs]
+            num_halved = sum(quotient <= 0.5 for quotient in quotients)
+            yield (
+                f"- {ours} has at most half of {other}'s fragmentation on {num_halved} of {len(quotients)} networks; "
+                f"median of the quotients {median(quotients):.2f}.\n"
+            )
+    yield "\n"
+
+
+def fragmentation_of(rows: Sequence[Row], policy: str, network: str) -> float | None:
+    """Median over the ratios that complete, in percent."""
+    sweep = of(rows, "sweep", network=network, policy=policy)
+    return median_or_none([100 * row["fragmentation"] for row in sweep if row["completed"]])
 
 
 def ablation(rows: Sequence[Row]) -> Iterable[str]:
@@ -270,7 +292,15 @@ def optimum(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
         yield f"Not planned, as the graph is too large: {', '.join(missing)}.\n\n"
     if not body:
         return
-    yield f"Ratios {', '.join(map(str, OPTIMUM_RATIOS))}; planner {of(rows, 'optimum')[0]['planner']}.\n\n"
+    found = of(rows, "optimum")
+    seconds = " or ".join(f"{limit:g}" for limit in sorted({row["seconds"] for row in found}))
+    yield (
+        f"Ratios {', '.join(map(str, OPTIMUM_RATIOS))}; planner {found[0]['planner']}, {seconds} seconds each "
+        "(the longer limit for graphs of more than 3,000 nodes)."
+    )
+    if any(row["bound"] == 1.0 for row in found):
+        yield " A bound of 1.000 says nothing: there was no time for a better one."
+    yield "\n\n"
 
 
 def speed(rows: Sequence[Row]) -> Iterable[str]:
@@ -279,6 +309,7 @@ def speed(rows: Sequence[Row]) -> Iterable[str]:
         "## Search latency\n\nA search: find, evict, find again, upkeep of projected costs included; at "
         "least 34 % of the "
         "values are evicted on the way. CPU: all CPU time of the simulation by its searches, an upper bound.\n\n"
+        f"![CPU time per search over the number of blocks, both axes logarithmic]({LATENCY_PLOT})\n\n"
     )
     yield table(
         ("blocks", "policy", "searches", "evicted", "mean µs (clock)", "mean µs (CPU)"),
