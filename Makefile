@@ -69,6 +69,8 @@ bench: $(STAMP)-dev $(STAMP)-native ## a short run of every benchmark into build
 	$(BIN)/python -m benchmarks.edge --offline --only four_branches --seconds 1 -o build/bench/edge_tflite.jsonl
 	$(BIN)/python -m benchmarks.edge.onnx_models --offline --only four_branches --seconds 1 \
 	  -o build/bench/edge_onnx.jsonl
+	$(BIN)/python -m benchmarks.edge.executorch_models --only four_branches --seconds 1 --repeats 1 \
+	  -o build/bench/edge_executorch.jsonl
 	$(BIN)/python -m benchmarks.pool --calls 100000 --rounds 1 -o build/bench/pool.jsonl
 
 bench-full: $(STAMP)-dev $(STAMP)-native ## all of it into benchmarks/results, then pages and README: hours, pip downloads models
@@ -81,6 +83,7 @@ bench-full: $(STAMP)-dev $(STAMP)-native ## all of it into benchmarks/results, t
 	$(BIN)/python -m benchmarks.edge
 	$(BIN)/python -m benchmarks.edge.bands
 	$(BIN)/python -m benchmarks.edge.onnx_models
+	$(BIN)/python -m benchmarks.edge.executorch_models
 	$(BIN)/python -m benchmarks.pool
 	for report in training.report planner.report online_sim.report online.report readme; do \
 	  $(BIN)/python -m benchmarks.$$report || exit 1; \

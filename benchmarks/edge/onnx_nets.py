@@ -151,7 +151,7 @@ def _branches(net: _Net) -> bytes:
     return net.build(net.conv(net.concat([net.conv(each, 8) for each in wide]), 8, size=1))
 
 
-_FAMILIES: dict[str, Callable[[_Net], bytes]] = {
+FAMILIES: dict[str, Callable[[Any], Any]] = {
     "mobilenet_v2_like": _mobilenet,
     "resnet_like": _resnet,
     "densenet_121_like": _densenet,
@@ -163,4 +163,4 @@ _FAMILIES: dict[str, Callable[[_Net], bytes]] = {
 
 def built_onnx_nets(only: str) -> dict[str, bytes]:
     """The nets whose names hold ``only``."""
-    return {name: build(_Net()) for name, build in _FAMILIES.items() if only in name}
+    return {name: build(_Net()) for name, build in FAMILIES.items() if only in name}

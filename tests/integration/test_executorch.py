@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -209,7 +210,10 @@ def test_nodes_that_xnnpack_takes_run_once() -> None:
     delegates = [node for node in source.graph.nodes if node.op == "executorch_call_delegate"]
     assert delegates
     assert not any(node.recomputable for node in delegates)
-    export = export_executorch(source, with_steps(source, RandomPlans(seed=1, recompute_p=0.9).steps(source.graph)))
+    verified = with_steps(source, RandomPlans(seed=1, recompute_p=0.9).steps(source.graph))
+    export = export_executorch(source, verified)
+    assert source.padding_bytes == 64
+    assert export.after_bytes == (verified.plan.footprint_bytes or 0) + source.padding_bytes
     checked = check_executorch(source, export.data, num_sets=1, repeats=0)
     assert checked.is_identical
 
@@ -232,6 +236,26 @@ def test_plan_and_export_commands(in_folder: Path, capsys: pytest.CaptureFixture
     assert f"-> {plan.footprint_bytes} bytes" in printed
     assert "identical to the bit, 3 sets" in " ".join(printed.split())
     assert planned_buffer_bytes(data) == plan.footprint_bytes
+
+
+def test_the_analysis(in_folder: Path, capsys: pytest.CaptureFixture[str], sources: Any) -> None:
+    assert main(["plan", "executorch:executorch_nets:dense", "--time-limit", "6", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    source = sources["dense"]
+    assert found["buffer_bytes"] == source.buffer_bytes
+    assert found["live_bytes"] == baseline(source.graph).peak_bytes
+    assert found["best_bytes"] == smallest(source).plan.footprint_bytes
+    assert found["best_bytes"] < found["by_order_bytes"] <= found["by_offsets_bytes"] < found["buffer_bytes"]
+    assert found["num_recomputes"] > 0
+    assert not found["is_op_bound"]
+
+
+def test_the_analysis_says_where_nothing_helps(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "executorch:executorch_nets:wide", "--time-limit", "3"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "buffer now 32768 bytes = 32.0 KiB, as ExecuTorch plans it" in printed
+    assert "Op-bound: aten_relu_default alone needs what lives at the peak" in printed
+    assert "lowtide export" not in printed
 
 
 def test_what_does_not_help_is_not_written(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from lowtide import api
 from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.means import describe_size, means_rows
 from lowtide.cli.output import (
     StdoutKeptClean,
     check_writable,
     count_of,
     print_error,
     print_facts,
+    print_json,
     print_table,
     print_text,
 )
@@ -24,10 +26,12 @@ from lowtide.units import format_bytes
 
 if TYPE_CHECKING:
     from lowtide.emit.executorch import ExecutorchExport
+    from lowtide.emit.executorch_analysis import ExecutorchAnalysis
     from lowtide.emit.executorch_check import ExecutorchCheck
+    from lowtide.emit.means import PlanSmallest
     from lowtide.importers.executorch import ExecutorchImport
 
-__all__ = ["export_executorch_model", "import_target", "is_executorch"]
+__all__ = ["export_executorch_model", "import_target", "is_executorch", "say_what_executorch_needs"]
 
 _SUFFIX = ".pte"
 
@@ -59,6 +63,29 @@ def import_target(source: str, *, is_profiled: bool = True) -> ExecutorchImport:
         raise InputError(f"{target}: the model is of type {type(model).__name__}, ExecuTorch takes a torch.nn.Module")
     delegate = EXECUTORCH[prefix] if prefix else "portable"
     return import_executorch(export_for_executorch(model, inputs, delegate=delegate), is_profiled=is_profiled)
+
+
+def say_what_executorch_needs(source: str, plan_smallest: PlanSmallest, *, as_json: bool) -> None:
+    """Analyse a model as ExecuTorch executes it, and print it.
+
+    Args:
+        source: ``executorch:pkg.module:function``.
+        plan_smallest: Plans for the smallest footprint.
+        as_json: Whether to print one JSON object.
+
+    Raises:
+        CompileError: ExecuTorch cannot take the model.
+        InputError: There is no such function, it raises, or it returns something else.
+        MissingDependency: The extra ``executorch`` is not installed.
+    """
+    from lowtide.emit.executorch_analysis import analyze_executorch
+
+    with StdoutKeptClean():
+        analysis = analyze_executorch(import_target(source), plan_smallest)
+    if as_json:
+        print_json(analysis.as_dict())
+    else:
+        _print_analysis(analysis, source)
 
 
 def export_executorch_model(model: str, plan_file: Path, output: Path, *, check: bool, force: bool) -> ExitCode:
@@ -111,6 +138,36 @@ def export_executorch_model(model: str, plan_file: Path, output: Path, *, check:
     write_bytes_atomically(output, [exported.data])
     print_text(f"Program written to {output}")
     return ExitCode.DONE
+
+
+def _print_analysis(analysis: ExecutorchAnalysis, source: str) -> None:
+    means = analysis.means
+    padding = f", and {count_of(analysis.padding_bytes, 'byte')} of padding" if analysis.padding_bytes else ""
+    bottleneck = f"{means.bottleneck_op} {means.bottleneck_node}" if means.bottleneck_node else "the inputs"
+    print_facts(
+        [
+            ("model", f"{analysis.model}, {count_of(analysis.num_instructions, 'instruction')}"),
+            ("buffer now", f"{describe_size(analysis.buffer_bytes)}, as ExecuTorch plans it{padding}"),
+            ("largest op", f"{describe_size(means.largest_working_set_bytes)}: {bottleneck}"),
+        ]
+    )
+    print_text()
+    rows = means_rows(means, now_bytes=analysis.buffer_bytes, costs="measured here")
+    print_table(("bytes", "buffer", "saved", "by"), rows, right=(0, 1, 2))
+    print_text()
+    if analysis.is_op_bound:
+        print_text(
+            f"Op-bound: {means.bottleneck_node or 'the inputs'} alone needs what lives at the peak, so no order or "
+            "recomputation can help. Give that op smaller inputs or outputs, or split it."
+        )
+    if analysis.delegate != "portable":
+        print_text("What XNNPACK takes for itself lies outside of this buffer; export --check measures it.")
+    if analysis.best_bytes < analysis.buffer_bytes:
+        print_text(
+            f"lowtide plan {source} --budget min -o plan.json; lowtide export {source} plan.json -o smaller.pte --check"
+        )
+    elif not analysis.is_op_bound:
+        print_text("Nothing smaller than the buffer now was found. More time (--time-limit) may find it.")
 
 
 def _print_export(exported: ExecutorchExport) -> None:

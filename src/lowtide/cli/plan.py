@@ -9,14 +9,15 @@ import typer
 
 from lowtide import api
 from lowtide.api import Analysis
+from lowtide.cli.executorch import say_what_executorch_needs
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.figures import print_analysis, print_result
 from lowtide.cli.onnx import is_onnx
 from lowtide.cli.output import StdoutKeptClean, check_writable, print_error, print_json, print_text
 from lowtide.cli.progress import Interruption, ProgressLine
 from lowtide.cli.report import REPORT_HELP, check_report
-from lowtide.cli.sources import DIM_HELP, SOURCE_HELP, add_working_folder_to_path, load_source
-from lowtide.cli.tflite import is_tflite, say_what_tflite_needs
+from lowtide.cli.sources import DIM_HELP, EXECUTORCH, SOURCE_HELP, add_working_folder_to_path, load_source
+from lowtide.cli.tflite import is_tflite, plan_smallest_within, say_what_tflite_needs
 from lowtide.errors import InputError
 from lowtide.ir import Graph, PlanResult
 from lowtide.ir.serde import save_plan
@@ -27,6 +28,7 @@ from lowtide.reports.plan_report import report_of_plan
 __all__ = ["plan"]
 
 _ANALYSIS_SECONDS = 30.0
+_NUM_MEANS = 3  # offsets, order, recomputation: a search each
 
 
 def plan(
@@ -65,6 +67,12 @@ def plan(
             seed=seed,
             threads=threads,
             as_json=as_json,
+        )
+        return ExitCode.DONE
+    if budget is None and source.startswith(tuple(EXECUTORCH)):
+        seconds = (_ANALYSIS_SECONDS if time_limit is None else time_limit) / _NUM_MEANS
+        say_what_executorch_needs(
+            source, plan_smallest_within(seconds, planner=planner, seed=seed, threads=threads), as_json=as_json
         )
         return ExitCode.DONE
     layouter = None if layout == "none" or is_onnx(source) else layout  # ONNX Runtime takes every tensor from malloc

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from lowtide import api
+from lowtide.cli.means import describe_size, means_row, means_rows
 from lowtide.cli.output import count_of, print_facts, print_json, print_table, print_text
 from lowtide.cli.sources import IN_PLACE
-from lowtide.emit.tflite_analysis import PlanSmallest, TfliteAnalysis, analyze_tflite
+from lowtide.emit.means import PlanSmallest
+from lowtide.emit.tflite_analysis import TfliteAnalysis, analyze_tflite
 from lowtide.importers.tflite import import_tflite
 from lowtide.importers.tflite_file import read_tflite
 from lowtide.ir import Graph, PlanResult
-from lowtide.units import format_bytes
 
 __all__ = ["is_tflite", "plan_smallest_within", "print_tflite_analysis", "say_what_tflite_needs"]
 
@@ -67,35 +68,22 @@ def print_tflite_analysis(analysis: TfliteAnalysis, source: str) -> None:
     print_facts(
         [
             ("model", f"{analysis.model}, {count_of(analysis.num_operators, 'operator')}"),
-            ("arena now", f"{_bytes(analysis.arena_bytes)}, as TensorFlow Lite Micro packs it"),
-            ("largest op", f"{_bytes(analysis.largest_working_set_bytes)}: {bottleneck}"),
+            ("arena now", f"{describe_size(analysis.arena_bytes)}, as TensorFlow Lite Micro packs it"),
+            ("largest op", f"{describe_size(analysis.largest_working_set_bytes)}: {bottleneck}"),
         ]
     )
     print_text()
     print_table(
         ("bytes", "arena", "saved", "by"),
         [
-            _row(analysis, analysis.by_offsets_bytes, "prescribed offsets alone"),
-            _row(analysis, analysis.by_order_bytes, "another order, too"),
-            _row(analysis, analysis.by_recompute_bytes, _describe_recomputation(analysis)),
-            _row(analysis, analysis.in_place_bytes, "order and elementwise operators in place"),
+            *means_rows(analysis, now_bytes=analysis.arena_bytes, costs="estimated"),
+            means_row("order and elementwise operators in place", analysis.in_place_bytes, analysis.arena_bytes),
         ],
         right=(0, 1, 2),
     )
     print_text()
     for line in _advise(analysis, source):
         print_text(line)
-
-
-def _row(analysis: TfliteAnalysis, size_bytes: int, means: str) -> tuple[str, str, str, str]:
-    saved = 100 * (1 - size_bytes / analysis.arena_bytes) if analysis.arena_bytes else 0.0
-    return (str(size_bytes), format_bytes(size_bytes), f"{saved:.1f} %", means)
-
-
-def _describe_recomputation(analysis: TfliteAnalysis) -> str:
-    if not analysis.num_recomputes:
-        return "recomputation, too: nothing more"
-    return f"{count_of(analysis.num_recomputes, 'recomputation')}, too: TDI {analysis.tdi_percent:.1f} %, estimated"
 
 
 def _advise(analysis: TfliteAnalysis, source: str) -> list[str]:
@@ -121,7 +109,3 @@ def _advise(analysis: TfliteAnalysis, source: str) -> list[str]:
     if analysis.missing_ops:
         lines.append(f"The stock TensorFlow Lite Micro has no kernel for: {', '.join(analysis.missing_ops)}.")
     return lines
-
-
-def _bytes(size_bytes: int) -> str:
-    return f"{size_bytes} bytes = {format_bytes(size_bytes)}"

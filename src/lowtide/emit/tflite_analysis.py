@@ -6,23 +6,15 @@ now ──▶ offsets alone ──▶ order, too ──▶ recomputation, too   
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from lowtide.emit.means import PlanSmallest, footprint_of, try_means
 from lowtide.importers.tflite import TfliteImport, import_tflite
 from lowtide.importers.tflite_arena import micro_arena
 from lowtide.importers.tflite_file import op_name
 from lowtide.importers.tflite_schema import CUSTOM
-from lowtide.ir import Graph, PlanResult
 
-__all__ = ["PlanSmallest", "TfliteAnalysis", "analyze_tflite"]
-
-
-class PlanSmallest(Protocol):
-    """Plans for the smallest footprint."""
-
-    def __call__(self, graph: Graph, *, keep_order: bool, max_copies: int | None) -> PlanResult:
-        """Plan a graph; ``max_copies`` is the most executions of one node, None for any number."""
-        ...
+__all__ = ["TfliteAnalysis", "analyze_tflite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,38 +78,24 @@ def analyze_tflite(source: TfliteImport, plan_smallest: PlanSmallest) -> TfliteA
     """
     graph = source.graph
     arena = micro_arena(source.file)
-    by_offsets = plan_smallest(graph, keep_order=True, max_copies=1)
-    by_order = by_recompute = by_offsets
-    if by_offsets.largest_working_set_bytes < _footprint(by_offsets):
-        by_order = plan_smallest(graph, keep_order=False, max_copies=1)
-    if by_order.largest_working_set_bytes < _footprint(by_order):
-        by_recompute = plan_smallest(graph, keep_order=False, max_copies=None)
+    means = try_means(graph, plan_smallest)
     in_place = plan_smallest(import_tflite(source.file, in_place=True).graph, keep_order=False, max_copies=1)
-    is_recomputed = _footprint(by_recompute) < _footprint(by_order)
-    bottleneck = by_offsets.bottleneck_node
     return TfliteAnalysis(
         model=graph.name,
         num_operators=len(graph.nodes),
         arena_bytes=arena.head_bytes,
         live_bytes=arena.live_bytes,
-        largest_working_set_bytes=by_offsets.largest_working_set_bytes,
-        bottleneck_node=bottleneck,
-        bottleneck_op=None if bottleneck is None else graph.node_by_name[bottleneck].op,
-        by_offsets_bytes=_footprint(by_offsets),
-        by_order_bytes=min(_footprint(by_order), _footprint(by_offsets)),
-        by_recompute_bytes=min(_footprint(by_recompute), _footprint(by_order), _footprint(by_offsets)),
-        num_recomputes=by_recompute.num_recomputes if is_recomputed else 0,
-        tdi_percent=by_recompute.plan.tdi_percent if is_recomputed and by_recompute.plan is not None else 0.0,
-        in_place_bytes=min(_footprint(in_place), _footprint(by_order), _footprint(by_offsets)),
+        largest_working_set_bytes=means.largest_working_set_bytes,
+        bottleneck_node=means.bottleneck_node,
+        bottleneck_op=means.bottleneck_op,
+        by_offsets_bytes=means.by_offsets_bytes,
+        by_order_bytes=means.by_order_bytes,
+        by_recompute_bytes=means.by_recompute_bytes,
+        num_recomputes=means.num_recomputes,
+        tdi_percent=means.tdi_percent,
+        in_place_bytes=min(footprint_of(in_place), means.by_order_bytes),
         missing_ops=_missing_ops(source),
     )
-
-
-def _footprint(result: PlanResult) -> int:
-    plan = result.plan
-    if plan is None:
-        return result.smallest_known_peak_bytes
-    return plan.peak_bytes if plan.footprint_bytes is None else plan.footprint_bytes
 
 
 def _missing_ops(source: TfliteImport) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from lowtide.emit.bands.rewrite import with_bands
 from lowtide.emit.bands.search import BandChoice, BandOptions
+from lowtide.emit.means import PlanSmallest
 from lowtide.emit.tflite import TfliteExport, export_tflite
-from lowtide.emit.tflite_analysis import PlanSmallest
 from lowtide.emit.tflite_check import RuntimeCheck, TfliteCheck
 from lowtide.importers.tflite import TfliteImport, import_tflite
 from lowtide.importers.tflite_arena import micro_arena

@@ -37,12 +37,14 @@ class ExecutorchImport:
         graph: What is planned.
         data: The .pte file that ExecuTorch makes of it by itself.
         buffer_bytes: Its planned buffer.
+        padding_bytes: What of that ExecuTorch adds behind all tensors, for XNNPACK; no plan changes it.
     """
 
     lowering: ExecutorchLowering
     graph: Graph
     data: bytes
     buffer_bytes: int
+    padding_bytes: int
 
 
 def capture_executorch(model: torch.nn.Module, example_inputs: Sequence[Any], *, delegate: str = "portable") -> Graph:
@@ -82,7 +84,7 @@ def import_executorch(lowering: ExecutorchLowering, *, is_profiled: bool = True)
         "delegate": lowering.delegate,
         "planned_buffer_bytes": buffer_bytes,
     }
-    return ExecutorchImport(lowering, replace(graph, meta=meta), data, buffer_bytes)
+    return ExecutorchImport(lowering, replace(graph, meta=meta), data, buffer_bytes, onlooker.padding_bytes)
 
 
 class _Onlooker:
@@ -91,11 +93,21 @@ class _Onlooker:
     def __init__(self, name: str) -> None:
         self.name = name
         self.lowered: LoweredGraph | None = None
+        self.padding_bytes = 0
 
     def run(self, graph_module: Any, graph_signature: Any = None) -> Any:
         """Import a method, then plan it."""
         self.lowered = graph_from_lowered(graph_module, graph_signature, name=self.name)
-        return executorch_module("executorch.exir.passes").MemoryPlanningPass().run(graph_module, graph_signature)
+        passes = executorch_module("executorch.exir.passes")
+        return passes.MemoryPlanningPass(memory_planning_algo=self._place).run(graph_module, graph_signature)
+
+    def _place(
+        self, alignment: int, specs: Any, graph_module: Any, graph_signature: Any, extra_padding: int
+    ) -> list[int]:
+        self.padding_bytes = extra_padding
+        planner = executorch_module("executorch.exir.memory_planning").MemoryPlanningAlgorithmSuite()
+        sizes: list[int] = planner(alignment, specs, graph_module, graph_signature, extra_padding)
+        return sizes
 
 
 def _with_durations(lowered: LoweredGraph, durations_ns: Sequence[int]) -> Graph:
