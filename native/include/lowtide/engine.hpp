@@ -78,7 +78,7 @@ struct EngineStats {
   std::int64_t num_calls = 0, num_recomputes = 0, num_evictions = 0, num_searches = 0, num_compactions = 0;
   std::int64_t bytes_evicted = 0, bytes_moved = 0, resident_bytes = 0, peak_bytes = 0, num_frozen = 0;
   double base_cost = 0.0, recompute_cost = 0.0, move_cost = 0.0, fragmentation_sum = 0.0;
-  double search_seconds = 0.0;  // finding, evicting and finding again; without sliding
+  double search_seconds = 0.0;  // by the host's clock: finding, evicting and finding again, without sliding
   double slide_seconds = 0.0;
 };
 
@@ -115,6 +115,10 @@ class Host {
   virtual void take_out(CellId) {}     // copy a small leaf's bytes out of the arena, before they are overwritten
   virtual void cell_gone(CellId) {}
   virtual void record_gone(RecordId) {}
+  // The clock that searches are timed by, in seconds.
+  virtual double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
 };
 
 // What the log tells. Bytes are taken and given back nameless; a cell owns those at its offset from kOwn on, until they
@@ -956,7 +960,7 @@ class Engine {
   // Where addresses do not matter: evict one by one until the bytes suffice.
   void make_bytes(std::int64_t size) {
     if (stats_.resident_bytes + size <= config_.capacity) return;
-    const auto started = std::chrono::steady_clock::now();
+    const double started = host_.seconds();
     ++stats_.num_searches;
     for (const bool may_take_backward : {false, true}) {
       if (!may_take_backward && !config_.is_two_tiered) continue;
@@ -966,7 +970,7 @@ class Engine {
         for (const CellId id : victims_) evict(id);
       }
     }
-    stats_.search_seconds += seconds_since(started);
+    stats_.search_seconds += host_.seconds() - started;
     if (stats_.resident_bytes + size > config_.capacity) fail(size);
     stats_.fragmentation_sum += static_cast<double>(config_.capacity - stats_.resident_bytes - size) /
                                 static_cast<double>(config_.capacity);
@@ -983,20 +987,16 @@ class Engine {
   }
 
   pool::BlockId make_room(std::int64_t size, pool::Place place) {
-    const auto started = std::chrono::steady_clock::now();
+    const double started = host_.seconds();
     const double slid = stats_.slide_seconds;
     ++stats_.num_searches;
     pool::BlockId block = is_circling_ ? clear_without_awaited(size, place) : pool::kNone;
     if (block == pool::kNone) block = clear_tiers(size, place);
-    stats_.search_seconds += seconds_since(started) - (stats_.slide_seconds - slid);
+    stats_.search_seconds += host_.seconds() - started - (stats_.slide_seconds - slid);
     if (block == pool::kNone && freeze_zombies()) block = clear_tier(size, place, true);
     if (block == pool::kNone) fail(size);
     stats_.fragmentation_sum += static_cast<double>(pool_.free_bytes()) / static_cast<double>(pool_.capacity());
     return block;
-  }
-
-  static double seconds_since(std::chrono::steady_clock::time_point started) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   }
 
   // What a recomputation in progress still reads goes last, even after values made in backward.
@@ -1106,11 +1106,11 @@ class Engine {
     const Slide best = find_slide(rows_, size);
     if (best.first == kNoRow) return false;
     ++stats_.num_compactions;
-    const auto started = std::chrono::steady_clock::now();
+    const double started = host_.seconds();
     for (std::size_t index = best.first; index <= best.last; ++index) {
       if (rows_[index].standing != Standing::kHole) slide(rows_[index].cell);
     }
-    stats_.slide_seconds += seconds_since(started);
+    stats_.slide_seconds += host_.seconds() - started;
     return pool_.largest_hole() >= size;
   }
 

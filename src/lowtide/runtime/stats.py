@@ -26,7 +26,7 @@ class SessionStats:
         recompute_seconds: Time in them.
         recompute_cost_percent: Their modelled duration in percent of that of all other ops.
         num_searches: Requests that found no hole.
-        search_seconds: Time until room was made for them: finding, evicting, finding again. Sliding blocks together
+        search_seconds: CPU time of making room for them: finding, evicting, finding again. Sliding blocks together
             is not counted.
         fragmentation: Free bytes / capacity just after such a request, averaged; 0 where there was none.
         num_compactions: Times that blocks were slid together.
@@ -63,7 +63,7 @@ class SessionStats:
 
     @property
     def mean_search_us(self) -> float:
-        """Microseconds per request that found no hole."""
+        """Microseconds of CPU time per request that found no hole."""
         return 1e6 * self.search_seconds / self.num_searches if self.num_searches else 0.0
 
     def as_dict(self) -> dict[str, float]:
