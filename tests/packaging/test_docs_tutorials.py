@@ -107,21 +107,35 @@ def test_own_importer(tmp_path: Path) -> None:
     assert any(line.startswith("lowtide verify") for line in printed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["hugging_face.py", "lightning_run.py"])
-def test_trainers_log_the_figures(name: str, tmp_path: Path) -> None:
-    run_page("trainers.md", tmp_path)
+def run_trainer(name: str, folder: Path) -> str:
+    """What a script of docs/trainers.md prints."""
+    run_page("trainers.md", folder)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, name]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=280
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
     )
     assert done.returncode == 0, done.stderr
-    logged = done.stdout + "".join(path.read_text(encoding="utf-8") for path in tmp_path.rglob("metrics.csv"))
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hugging_face.py", "lightning_run.py"])
+def test_trainers_log_the_figures(name: str, tmp_path: Path) -> None:
+    logged = run_trainer(name, tmp_path) + "".join(
+        path.read_text(encoding="utf-8") for path in tmp_path.rglob("metrics.csv")
+    )
     keys = re.findall(r"`(lowtide/training/\w+)`", read("trainers.md"))
     assert len(keys) == 3
     for key in keys:
         assert key in logged
+
+
+@pytest.mark.slow
+def test_lora_trains_within_its_plan(tmp_path: Path) -> None:
+    (line,) = run_trainer("lora.py", tmp_path).splitlines()
+    budget, plain_peak, peak = map(float, re.findall(r"([\d.]+) MiB", line))
+    assert peak <= budget < plain_peak
 
 
 def test_own_policy_is_that_of_the_example() -> None:
