@@ -62,6 +62,15 @@ class Counter(nn.Module):
         return before + x, torch.relu(self.total.reshape(4, 4))
 
 
+class WritesItsInput(nn.Module):
+    """An input that is written after it was read: who reads it must not run again."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = torch.tanh(x)
+        x.mul_(3)
+        return torch.cat([before, torch.relu(x) * before])
+
+
 class Branching(nn.Module):
     """Control flow."""
 
@@ -83,6 +92,13 @@ class SizedByData(nn.Module):
         return x[x > 0]
 
 
+class OfComplexNumbers(nn.Module):
+    """What ExecuTorch has no kernels for."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.view_as_complex(x)
+
+
 def dense() -> Example:
     torch.manual_seed(0)
     return DenseBlock(), (torch.randn(1, 3, 16, 16),)
@@ -96,6 +112,10 @@ def forms() -> Example:
 def counter() -> Example:
     torch.manual_seed(2)
     return Counter(), (torch.randn(1, 16),)
+
+
+def writes_its_input() -> Example:
+    return WritesItsInput(), (torch.randn(2, 8),)
 
 
 def branching() -> Example:
@@ -112,3 +132,7 @@ def sized_by_data() -> Example:
 
 def no_module() -> tuple[Any, tuple[Any, ...]]:
     return torch.sin, (torch.randn(4),)
+
+
+def of_complex_numbers() -> Example:
+    return OfComplexNumbers(), (torch.randn(4, 2),)

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import executorch_nets as nets  # noqa: E402
 from compile_cases import RandomPlans  # noqa: E402
 
-EXAMPLES = {"dense": nets.dense, "forms": nets.forms, "counter": nets.counter}
+EXAMPLES = {"dense": nets.dense, "forms": nets.forms, "counter": nets.counter, "writes": nets.writes_its_input}
 
 
 def imported(example: nets.Example, **options: Any) -> ExecutorchImport:
@@ -126,6 +126,7 @@ def test_a_state_stays_and_what_touches_it_runs_once_in_its_turn(sources: dict[s
     touching = [node for node in graph.nodes if "b_total" in node.inputs]
     assert len(touching) == 3
     assert not any(node.recomputable for node in touching)
+    assert baseline(graph).peak_bytes == sources["counter"].buffer_bytes
     assert all(later.after == (earlier.name,) for earlier, later in itertools.pairwise(touching))
 
 
@@ -301,6 +302,7 @@ def test_wrong_commands(
     [
         (nets.branching, "is control flow, which is not taken"),
         (nets.sized_by_data, "depends on data"),
+        (nets.of_complex_numbers, "ExecuTorch cannot take OfComplexNumbers: Operator torch._ops.aten.view_as_complex"),
     ],
 )
 def test_models_that_are_not_taken(example: Any, message: str) -> None:

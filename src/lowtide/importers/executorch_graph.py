@@ -5,7 +5,9 @@
     view(base)                            a view: shares the tensor of its base, executes nothing
     call_delegate(...)                    a node that runs once
     placeholder                           user input: in the planned buffer until its last reader; weights: constant
-                                          a buffer that is written: in the planned buffer, from beginning to end
+                                          a state, which is written: in the planned buffer, from beginning to end
+    copy_(state, new)                     writes a state in place; where the program returns it, ExecuTorch allocates
+                                          that result once more
 
 Sizes are rounded up to 16 bytes, as ExecuTorch's planner does it. Sizes of delegates' own memory are not known to it.
 """
@@ -82,7 +84,8 @@ class _Import:
         self.fx_graph = graph_module.graph
         self.name = name
         self.kind_by_placeholder = _kinds(signature)
-        self.written_placeholders = _written_placeholders(signature)
+        self.written_buffers = _written_buffers(signature)
+        self.written_in_place = _written_in_place(self.fx_graph)
         self.alloc = executorch_module("executorch.exir.memory").alloc
         self.view = executorch_module("executorch.exir.memory").view
         self.delegate = executorch_module("executorch.exir.delegate").executorch_call_delegate
@@ -123,7 +126,7 @@ class _Import:
     def _add_input(self, fx_node: fx.Node) -> None:
         for spec in tensor_specs(fx_node):
             self._check_shape(fx_node, spec)
-            is_state = str(fx_node.target) in self.written_placeholders
+            is_state = str(fx_node.target) in self.written_buffers
             kind = self.kind_by_placeholder.get(str(fx_node.target), InputKind.USER)
             is_planned = not spec.const
             self.inputs.append(
@@ -136,7 +139,7 @@ class _Import:
                 )
             )
             self._note(fx_node.name, spec)
-            if is_state:
+            if is_state or str(fx_node.target) in self.written_in_place:
                 self.states.add(fx_node.name)
 
     def _add_node(self, fx_node: fx.Node) -> None:
@@ -146,7 +149,8 @@ class _Import:
         self._check_target(fx_node)
         read = self._values_read(fx_node)
         written_over = self._written_over(fx_node)
-        in_sequence = self._is_in_sequence(fx_node, read)
+        alias_of = None if all(user.op == "output" for user in fx_node.users) else written_over
+        in_sequence = is_rng(fx_node) or written_over is not None or not self.states.isdisjoint(read)
         specs = tensor_specs(fx_node)
         values = [f"{fx_node.name}.out{index if len(specs) > 1 else ''}" for index in range(len(specs))]
         for value, spec in zip(values, specs, strict=True):
@@ -161,8 +165,8 @@ class _Import:
                 outputs=tuple(
                     Value(
                         name=value,
-                        size_bytes=spec.allocated_memory if written_over is None else 0,
-                        alias_of=written_over,
+                        size_bytes=spec.allocated_memory if alias_of is None else 0,
+                        alias_of=alias_of,
                         meta=_meta_of(spec),
                     )
                     for value, spec in zip(values, specs, strict=True)
@@ -174,7 +178,7 @@ class _Import:
         )
         if in_sequence:
             self.last_in_sequence = [fx_node.name]
-        if written_over is not None:
+        if alias_of is not None:
             self.states.update(values)
         self.executed.append(fx_node.name)
         self.fx_nodes_by_node[fx_node.name] = tuple(self._members(fx_node))
@@ -210,20 +214,8 @@ class _Import:
 
     def _written_over(self, fx_node: fx.Node) -> str | None:
         """The value that an op in place writes over, or None for one with an output of its own."""
-        if not isinstance(fx_node.target, torch._ops.OpOverload):
-            return None
-        for position, argument in enumerate(fx_node.target._schema.arguments):
-            is_written = argument.alias_info is not None and argument.alias_info.is_write
-            if not is_written or argument.is_out or position >= len(fx_node.args):
-                continue
-            source = fx_node.args[position]
-            if isinstance(source, fx.Node):
-                return self._values_of(source)[0]
-        return None
-
-    def _is_in_sequence(self, fx_node: fx.Node, read: tuple[str, ...]) -> bool:
-        """Whether it draws random numbers or touches a state, so that it runs once and in its turn."""
-        return is_rng(fx_node) or not self.states.isdisjoint(read) or self._written_over(fx_node) is not None
+        source = _argument_in_place(fx_node)
+        return None if source is None else self._values_of(source)[0]
 
     def _note(self, value: str, spec: Any) -> None:
         self.spec_by_value[value] = spec
@@ -237,8 +229,8 @@ class _Import:
             )
         if not tensor_specs(fx_node):
             raise CompileError(
-                f"op {_op_name(fx_node)} ({fx_node.name}{_at(fx_node)}) gives no tensor of a known size: models whose "
-                "sizes depend on data are not taken"
+                f"op {_op_name(fx_node)} ({fx_node.name}{_at(fx_node)}) gives no tensor: numbers and sizes that depend "
+                "on data are not taken"
             )
 
     def _check_shape(self, fx_node: fx.Node, spec: Any) -> None:
@@ -261,9 +253,25 @@ def _kinds(signature: Any) -> dict[str, InputKind]:
     }
 
 
-def _written_placeholders(signature: Any) -> set[str]:
+def _written_buffers(signature: Any) -> set[str]:
     written = set(signature.buffers_to_mutate.values())
     return {placeholder for placeholder, buffer in signature.inputs_to_buffers.items() if buffer in written}
+
+
+def _written_in_place(fx_graph: fx.Graph) -> set[str]:
+    sources = [_argument_in_place(fx_node) for fx_node in fx_graph.nodes]
+    return {str(source.target) for source in sources if source is not None and source.op == "placeholder"}
+
+
+def _argument_in_place(fx_node: fx.Node) -> fx.Node | None:
+    """The argument that an op writes over, which is none that is made for it."""
+    if not isinstance(fx_node.target, torch._ops.OpOverload):
+        return None
+    for argument, source in zip(fx_node.target._schema.arguments, fx_node.args, strict=False):
+        is_written = argument.alias_info is not None and argument.alias_info.is_write and not argument.is_out
+        if is_written and isinstance(source, fx.Node):
+            return source
+    return None
 
 
 def _meta_of(spec: Any) -> dict[str, Any]:

@@ -42,6 +42,7 @@ DELEGATES = ("portable", "xnnpack")
 """Who executes the nodes: ExecuTorch's kernels all of them, or XNNPACK what it takes."""
 
 _CONSTANTS_BUFFER = 0
+_LONGEST_MESSAGE = 400
 _MAGIC_AT = slice(4, 6)
 _MAGIC = b"ET"
 
@@ -89,7 +90,7 @@ class ExecutorchLowering:
         except LowtideError:
             raise
         except Exception as error:
-            raise CompileError(f"ExecuTorch cannot take {self.name}: {one_line(error)}") from error
+            raise CompileError(f"ExecuTorch cannot take {self.name}: {_said_by(error)}") from error
 
     def _edge(self, exir: Any) -> Any:
         if self.delegate == "portable":
@@ -170,6 +171,11 @@ def planned_buffer_bytes(data: bytes, where: str = "the program") -> int:
     except Exception as error:
         raise FormatError(f"{where} is broken, or has no method {METHOD!r}") from error
     return sum(size for index, size in enumerate(sizes) if index != _CONSTANTS_BUFFER)
+
+
+def _said_by(error: Exception) -> str:
+    """What ExecuTorch says, in one line; the places that it names are its own."""
+    return " ".join(str(error).split())[:_LONGEST_MESSAGE].rstrip(".") or type(error).__name__
 
 
 @contextmanager
