@@ -21,6 +21,7 @@ using Int32s = std::vector<std::int32_t>;
 using Int64s = std::vector<std::int64_t>;
 
 constexpr double kFreeWorth = -2.0;
+constexpr double kMovableWorth = -3.0;
 
 struct ProgramError : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
@@ -138,19 +139,49 @@ std::vector<RecordRow> record_rows(Simulation& simulation) {
   return rows;
 }
 
-// The window that the engine would clear: positions of its first and last block, or (-1, -1). Blocks of worth `free`
-// are free, those of worth `forbidden` are pinned.
-std::tuple<std::int32_t, std::int32_t> choose_window(const Int64s& sizes, const std::vector<double>& worths,
-                                                     std::int64_t size) {
+// Blocks of worth `free` are free, those of worth `forbidden` must stay where they are, those of worth `movable` must
+// stay, too, but may lie elsewhere.
+std::vector<Row> make_rows(const Int64s& sizes, const std::vector<double>& worths) {
   if (sizes.size() != worths.size()) throw ProgramError("sizes and worths differ in length");
   std::vector<Row> rows;
   for (std::size_t index = 0; index < sizes.size(); ++index) {
     if (sizes[index] <= 0) throw ProgramError("a block of " + std::to_string(sizes[index]) + " bytes");
-    rows.push_back({sizes[index], worths[index] == kFreeWorth ? 0.0 : worths[index]});
+    const double worth = worths[index];
+    if (worth == kFreeWorth) {
+      rows.push_back({sizes[index], 0.0, kNone, Standing::kHole});
+    } else if (worth == kMovableWorth || worth == kForbidden) {
+      const Standing standing = worth == kForbidden ? Standing::kFixed : Standing::kMovable;
+      rows.push_back({sizes[index], kForbidden, kNone, standing});
+    } else {
+      rows.push_back({sizes[index], worth, kNone, Standing::kOffered});
+    }
   }
-  const Window window = find_window(rows, size);
+  return rows;
+}
+
+// The window that the engine would clear: positions of its first and last block, or (-1, -1).
+std::tuple<std::int32_t, std::int32_t> choose_window(const Int64s& sizes, const std::vector<double>& worths,
+                                                     std::int64_t size) {
+  const Window window = find_window(make_rows(sizes, worths), size);
   if (window.first == kNoRow) return {kNone, kNone};
   return {static_cast<std::int32_t>(window.first), static_cast<std::int32_t>(window.last)};
+}
+
+// What the engine would evict to slide the rest together: its worth, infinite where nothing will do, and positions.
+std::tuple<double, std::vector<std::size_t>> choose_squeeze(const Int64s& sizes, const std::vector<double>& worths,
+                                                            std::int64_t size) {
+  Squeezer squeezer;
+  const Squeeze& plan = squeezer.plan(make_rows(sizes, worths), size);
+  return {plan.worth, plan.victims};
+}
+
+// What the engine would slide together: positions of the first and last block and the owned bytes, or (-1, -1, -1).
+std::tuple<std::int32_t, std::int32_t, std::int64_t> choose_slide(const Int64s& sizes,
+                                                                  const std::vector<double>& worths,
+                                                                  std::int64_t size) {
+  const Slide slide = find_slide(make_rows(sizes, worths), size);
+  if (slide.first == kNoRow) return {kNone, kNone, kNone};
+  return {static_cast<std::int32_t>(slide.first), static_cast<std::int32_t>(slide.last), slide.owned};
 }
 
 // A program and an engine together; the program is kept alive by Python (keep_alive).
@@ -254,7 +285,10 @@ NB_MODULE(_online, module) {
   module.attr("AUTOMATIC") = kAutomatic;
   module.attr("FREE") = kFreeWorth;
   module.attr("FORBIDDEN") = kForbidden;
+  module.attr("MOVABLE") = kMovableWorth;
   module.def("choose_window", &choose_window, "sizes"_a, "worths"_a, "size"_a);
+  module.def("choose_squeeze", &choose_squeeze, "sizes"_a, "worths"_a, "size"_a);
+  module.def("choose_slide", &choose_slide, "sizes"_a, "worths"_a, "size"_a);
 
   nb::class_<LoggedSimulation>(module, "Simulation")
       .def(nb::init<const Program&, const EngineConfig&, bool>(), nb::keep_alive<1, 2>(), "program"_a, "config"_a,

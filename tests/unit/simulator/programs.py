@@ -116,3 +116,32 @@ def random_trace(rng: Random, *, num_calls: int, largest_bytes: int = 64 * 40, i
                 break
             end([other for other in alive if storage[other] == storage[gone]])
     return Trace(None, 64, None, 0, "random", tuple(events))
+
+
+def residual_chain(num_blocks: int, *, num_inner: int) -> Trace:
+    """Blocks of two branches, forward and back: a chain of ops, small but for the last, and one op beside it.
+
+    y ──▶ m0 ──▶ m1 ... ──▶ + ──▶ y'
+      └───────▶ d ─────────┘
+    """
+    large = 4 * MIB
+    events: list[Event] = [leaf("x", large)]
+    source = "x"
+    for index in range(num_blocks):
+        branch = source
+        for inner in range(num_inner):
+            is_last = inner == num_inner - 1
+            events.append(op(f"{branch} -> m{index}_{inner}", size_bytes=large if is_last else MIB))
+            branch = f"m{index}_{inner}"
+        events.append(op(f"{source} -> d{index}", size_bytes=large))
+        events.append(op(f"{branch} d{index} -> y{index}", size_bytes=large))
+        source = f"y{index}"
+    gradient = source
+    for index in reversed(range(num_blocks)):
+        source = f"y{index - 1}" if index else "x"
+        inner_names = [f"m{index}_{inner}" for inner in range(num_inner)]
+        read = f"{gradient} {inner_names[-1]} {inner_names[0]} {source}"
+        events.append(op(f"{read} -> g{index}", size_bytes=large, backward=True))
+        events += release(*dict.fromkeys([gradient, f"y{index}", f"d{index}", *inner_names]))
+        gradient = f"g{index}"
+    return trace_of(*events)

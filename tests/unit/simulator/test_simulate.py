@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from programs import MIB, chain, leaf, op, release, trace_of
+from programs import MIB, chain, leaf, op, release, residual_chain, trace_of
 
 from lowtide.errors import InputError, UnitError
 from lowtide.ir import Block, Call, Interval
 from lowtide.policies.coop import Coop
+from lowtide.policies.parts import Part, without
 from lowtide.policies.protocol import Facts
-from lowtide.policies.table import POLICIES
+from lowtide.policies.table import POLICIES, policy_named
 from lowtide.referee import check_trace
 from lowtide.simulator.budgets import budget_of, capacity_of
 from lowtide.simulator.program import compile_trace
@@ -98,6 +99,18 @@ def test_the_thrash_limit_ends_a_run() -> None:
     result = simulate(long, budget=9 * MIB, thrash_limit=1.2)
     assert not result.completed
     assert result.reason == "recomputation has taken more time than allowed: the budget is too small"
+
+
+def test_a_recomputation_that_goes_in_circles_keeps_what_it_still_awaits() -> None:
+    """Two branches read y; while one of them is recomputed, y and the other push each other out."""
+    compiled = compile_trace(residual_chain(12, num_inner=4))
+    free = without(policy_named("coop"), [Part.HOLDING])
+    holding, losing = (simulate(compiled, budget=28 * MIB, policy=policy, thrash_limit=50) for policy in ("coop", free))
+    assert holding.completed
+    assert losing.completed
+    assert holding.num_recomputes < losing.num_recomputes
+    in_python = simulate(compiled, budget=28 * MIB, thrash_limit=50, chooses_in_python=True)
+    assert in_python == holding
 
 
 def test_budgets_are_bytes_shares_and_ratios() -> None:
