@@ -183,7 +183,8 @@ def overheads(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
     """One table per network."""
     yield (
         "## Overhead and recomputations\n\n"
-        f"![Overhead up to 2.5 over r: a panel per network, a line per policy down to where it completes]({OVERHEAD_PLOT})\n\n"
+        "![Overhead up to 2.5 over r, a panel per network, a line per policy down to where it completes]"
+        f"({OVERHEAD_PLOT})\n\n"
         "Overhead / ops recomputed; — did not complete.\n\n"
     )
     for network in networks:
