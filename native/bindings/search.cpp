@@ -1,6 +1,7 @@
 // lowtide._search: the native core of the planners, as flat lists in and out.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
@@ -112,9 +113,9 @@ lowtide::GreedyOutcome run_greedy(const lowtide::Problem& problem, std::int64_t 
 lowtide::PortfolioOutcome run_search(const lowtide::Problem& problem, std::int64_t budget_bytes, std::uint64_t seed,
                                      std::int32_t threads, std::optional<std::int64_t> max_copies,
                                      std::int64_t max_work, std::optional<double> seconds, nb::object on_better,
-                                     nb::object should_stop, const Int32s& start_stages, const Int32s& start_nodes) {
+                                     nb::object should_stop, const std::vector<std::pair<Int32s, Int32s>>& starts) {
   lowtide::PortfolioOptions options;
-  options.start = recomputations(problem, start_stages, start_nodes);
+  for (const auto& [stages, nodes] : starts) options.starts.push_back(recomputations(problem, stages, nodes));
   options.budget_bytes = budget_bytes;
   options.seed = seed;
   options.num_threads = threads;
@@ -195,9 +196,10 @@ NB_MODULE(_search, module) {
              "Recomputations that fit the budget at a small duration, or those of the smallest peak met.");
   module.def("search", &run_search, "problem"_a, nb::kw_only(), "budget_bytes"_a, "seed"_a, "threads"_a,
              "max_copies"_a.none() = nb::none(), "max_work"_a, "seconds"_a.none() = nb::none(),
-             "on_better"_a.none() = nb::none(), "should_stop"_a.none() = nb::none(), "start_stages"_a = Int32s{},
-             "start_nodes"_a = Int32s{},
-             "As greedy, by a portfolio of annealings and of ruin and recreate; max_work is that of each thread.");
+             "on_better"_a.none() = nb::none(), "should_stop"_a.none() = nb::none(),
+             "starts"_a = std::vector<std::pair<Int32s, Int32s>>{},
+             "As greedy, by a portfolio of annealings and of ruin and recreate; max_work is that of each thread. Plans "
+             "to start from are columns, as of greedy: the first, unless empty, to begin with, all to combine.");
   module.def("order", &run_order, "problem"_a, nb::kw_only(), "budget_bytes"_a, "seed"_a, "max_work"_a, "firsts"_a,
              "seconds"_a, "should_stop"_a.none() = nb::none(),
              "A topological order of small overflow; node seconds[i] comes after node firsts[i].");

@@ -86,8 +86,7 @@ def search(
     seconds: float | None = None,
     on_better: Callable[[list[int], list[int]], object] | None = None,
     should_stop: Callable[[], bool] | None = None,
-    start_stages: Sequence[int] = (),
-    start_nodes: Sequence[int] = (),
+    starts: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
 ) -> SearchOutcome: ...
 def order(
     problem: Problem,

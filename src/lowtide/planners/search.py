@@ -1,14 +1,15 @@
-"""A portfolio of annealings and of ruin and recreate, over threads and seeds; order and recomputation together.
+"""A portfolio of ruin and recreate, of combined plans and annealings, over threads; order and recomputation together.
 
 Where the order is kept and a relaxation (see ``exact``) all but solves the problem, as on training graphs, its solution
 is the start, and the plan is often proven optimal within a second. Otherwise the portfolio starts from the better of
 that and ``greedy``'s plan, so that no plan is longer than greedy's for the same request.
 
 The engine is native (``native/include/lowtide/portfolio.hpp``, ``order.hpp``). Its members search sets of pairs (stage,
-node before it), as ``greedy`` does, each from the best that all of them have found, or from nothing. Where the order is
-free, an order with less above the budget is searched first, then a plan in it, then an order for that plan, in turn.
+node before it), as ``greedy`` does: from nothing, from the best that all of them have found, or from what two of the
+best recompute together. Where the order is free, an order with less above the budget is searched first, then a plan in it, then an order for that plan, in turn.
 
-Sources: Kirkpatrick, Gelatt, Vecchi, "Optimization by simulated annealing" (1983); Glover, "Heuristics for integer
+Sources: Moscato, "On evolution, search, optimization, genetic algorithms and martial arts" (1989), for plans that are
+combined and searched in turn; Kirkpatrick, Gelatt, Vecchi, "Optimization by simulated annealing" (1983); Glover, "Heuristics for integer
 programming using surrogate constraints" (1977), for the walk along the rim of the budget; those of ``greedy``.
 """
 
@@ -17,12 +18,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lowtide.planners.answers import Recorder, baseline_if_it_fits
 from lowtide.planners.flat import FlatGraph, Recomputation, flatten
 from lowtide.planners.protocol import PlanRequest, Proposal
 from lowtide.planners.search_course import Course, Found, better_of, default_work, proposal_of, seed_of_turn
 from lowtide.planners.search_greedy import GreedyStart
+
+if TYPE_CHECKING:
+    from lowtide.planners.exact.meeting import Meeting
 
 __all__ = ["SearchPlanner"]
 
@@ -32,6 +37,8 @@ _CLEAR_ROUNDS = 5  # of the relaxation where it is small, else one
 _CLEAR_NODES = 20  # of branch and bound in each
 _RELAXED_SHARE = 0.4  # of the time that is left, for all of them together
 _AFTER_GREEDY = 0.5  # of the work: the other half is greedy's
+_BESIDE_GREEDY = 0.25  # of the work: as long as greedy takes, or half as long
+_TIME_BESIDE_GREEDY = 0.5  # of the time that is left
 _ORDER_SHARE = 0.2  # of the work and of the time: for the first order
 _WORTHWHILE = 0.9  # of the overflow in the given order: with more, another order gains nothing
 _TIGHTENINGS = (0.95, 1.0, 0.9, 0.97, 0.85, 1.0)  # of the budget, for the orders of the plans that follow
@@ -93,10 +100,21 @@ def _propose_given(course: Course, flat: FlatGraph, greedy: GreedyStart) -> Prop
             if meeting.is_settled or is_last or course.is_over or seconds_left() == 0.0:
                 break
     if not meeting.is_met:
-        meeting.take(greedy.found())
-    if not meeting.is_met:
-        meeting.search(meeting.best_start, share=_AFTER_GREEDY, time_share=1.0)
+        _search_with_greedy(course, meeting, greedy)
     return meeting.proposal()
+
+
+def _search_with_greedy(course: Course, meeting: Meeting, greedy: GreedyStart) -> None:
+    """Search beside greedy, where there are threads for both, then from what the two have found."""
+    if course.request.threads > 1:
+        meeting.search(meeting.best_start, share=_BESIDE_GREEDY, time_share=_TIME_BESIDE_GREEDY)
+    best_start, found = meeting.best_start, greedy.found()
+    meeting.take(found)
+    if meeting.is_met:
+        return
+    assert meeting.best is not None
+    start = () if meeting.best.fits else meeting.best_start
+    meeting.search(start, best_start, found.recomputations, share=_AFTER_GREEDY, time_share=1.0)
 
 
 class _Orders:

@@ -122,8 +122,7 @@ class Course:
     def search(
         self,
         flat: FlatGraph,
-        start: Sequence[Recomputation],
-        *,
+        *starts: Sequence[Recomputation],
         share: float,
         budget_bytes: int | None = None,
         time_share: float | None = None,
@@ -134,7 +133,7 @@ class Course:
 
         Args:
             flat: The graph in that order.
-            start: Recomputations to begin with.
+            starts: Recomputations to begin with, or none, and then those of plans to combine with what is found.
             share: Of the work.
             budget_bytes: Another budget than the one asked for.
             time_share: Of the time that is left; None: as of the work.
@@ -161,8 +160,7 @@ class Course:
             seconds=self.seconds_left(share if time_share is None else time_share),
             on_better=note,
             should_stop=request.should_stop,
-            start_stages=[again.stage for again in start],
-            start_nodes=[again.node for again in start],
+            starts=[([again.stage for again in start], [again.node for again in start]) for start in starts],
         )
         return self.found_in(flat, outcome)
 

@@ -11,10 +11,12 @@ from typing import Any, Literal
 
 import pytest
 
+from lowtide import _search
 from lowtide.importers.generate import graph_from_spec
 from lowtide.ir import Graph, Incumbent, Scope, Status
 from lowtide.ir.sequence import baseline_steps
 from lowtide.planners import search_greedy
+from lowtide.planners.core import native_problem
 from lowtide.planners.exact.relaxing import Relaxing
 from lowtide.planners.flat import Recomputation as Again
 from lowtide.planners.flat import flatten, sequence_of
@@ -254,6 +256,26 @@ def test_a_plan_that_is_proven_optimal_does_not_wait_for_greedy(threads: int, mo
     graph = graph_from_spec("generate:transformer?layers=12")
     proposal = propose(graph, baseline(graph).peak_bytes * 60 // 100, threads=threads, work=50_000_000)
     assert proposal.status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_plans_to_combine_are_not_lost_and_give_shorter_ones(threads: int) -> None:
+    graph = graph_from_spec("generate:layered?n=100&seed=3")
+    flat = flatten(graph)
+    problem, budget_bytes = native_problem(flat), baseline(graph).peak_bytes * 75 // 100
+    greedy = [_search.greedy(problem, budget_bytes=budget_bytes, seed=seed, max_work=500_000) for seed in range(8)]
+    starts = [([], []), *((one.stages, one.nodes) for one in greedy)]
+    shortest = min(one.extra_duration for one in greedy)
+
+    def search(work: int) -> _search.SearchOutcome:
+        return _search.search(problem, budget_bytes=budget_bytes, seed=0, threads=threads, max_work=work, starts=starts)
+
+    assert all(one.is_feasible for one in greedy)
+    assert search(1).extra_duration <= shortest
+    combined = search(40_000_000)
+    assert combined.extra_duration < shortest
+    load_bytes = _search.load_bytes(problem, stages=combined.stages, nodes=combined.nodes)
+    assert max(load_bytes) <= budget_bytes
 
 
 def test_it_is_better_than_greedy_on_transformers() -> None:

@@ -61,15 +61,14 @@ class Meeting:
 
     def search(
         self,
-        start: tuple[Recomputation, ...],
-        *,
+        *starts: tuple[Recomputation, ...],
         share: float,
         time_share: float | None = None,
         least_work: int = 0,
     ) -> None:
         """Search a plan; arguments as of :meth:`lowtide.planners.search_course.Course.search`."""
         found = self._course.search(
-            self._flat, start, share=share, time_share=time_share, turn=self._turn, least_work=least_work
+            self._flat, *starts, share=share, time_share=time_share, turn=self._turn, least_work=least_work
         )
         self._turn += 1
         self.take(found)
