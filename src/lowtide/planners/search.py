@@ -6,11 +6,13 @@ that and ``greedy``'s plan, so that no plan is longer than greedy's for the same
 
 The engine is native (``native/include/lowtide/portfolio.hpp``, ``order.hpp``). Its members search sets of pairs (stage,
 node before it), as ``greedy`` does: from nothing, from the best that all of them have found, or from what two of the
-best recompute together. Where the order is free, an order with less above the budget is searched first, then a plan in it, then an order for that plan, in turn.
+best recompute together. Where the order is free, an order with less above the budget is searched first, then a plan in
+it, then an order for that plan, in turn.
 
 Sources: Moscato, "On evolution, search, optimization, genetic algorithms and martial arts" (1989), for plans that are
-combined and searched in turn; Kirkpatrick, Gelatt, Vecchi, "Optimization by simulated annealing" (1983); Glover, "Heuristics for integer
-programming using surrogate constraints" (1977), for the walk along the rim of the budget; those of ``greedy``.
+combined and searched in turn; Kirkpatrick, Gelatt, Vecchi, "Optimization by simulated annealing" (1983); Glover,
+"Heuristics for integer programming using surrogate constraints" (1977), for the walk along the rim of the budget; those
+of ``greedy``.
 """
 
 from __future__ import annotations
