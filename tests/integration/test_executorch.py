@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -226,17 +228,21 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_plan_and_export_commands(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = "executorch:executorch_nets:dense"
-    assert main(["plan", source, "--budget", "min", "--time-limit", "5", "-o", "plan.json"]) == 0
+def test_the_commands_of_the_page(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of docs/edge.md, as they stand there."""
+    page = (Path(__file__).parents[2] / "docs" / "edge.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^    lowtide (\w+ executorch:my_model:make .*)$", page, flags=re.MULTILINE)
+    commands = [line.split("#")[0] for line in lines if "plan.json" in line]
+    Path("my_model.py").write_text("from executorch_nets import dense as make\n", encoding="utf-8")
+    plan_command, export_command = commands
+    assert main(shlex.split(plan_command)) == 0
     capsys.readouterr()
-    assert main(["export", source, "plan.json", "-o", "small.pte", "--check"]) == 0
+    assert main(shlex.split(export_command)) == 0
     printed = capsys.readouterr().out
     plan = load_plan("plan.json")
-    data = Path("small.pte").read_bytes()
     assert f"-> {plan.footprint_bytes} bytes" in printed
     assert "identical to the bit, 3 sets" in " ".join(printed.split())
-    assert planned_buffer_bytes(data) == plan.footprint_bytes
+    assert planned_buffer_bytes(Path("smaller.pte").read_bytes()) == plan.footprint_bytes
 
 
 def test_the_analysis(in_folder: Path, capsys: pytest.CaptureFixture[str], sources: Any) -> None:

@@ -14,7 +14,7 @@ from lowtide.cli.onnx import export_onnx_model, is_onnx
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_text
 from lowtide.cli.sources import DIM_HELP, IN_PLACE
 from lowtide.cli.tflite import is_tflite
-from lowtide.cli.tflite_bands import BANDS_HELP, NO_BANDS, export_in_bands
+from lowtide.cli.tflite_bands import EXPORT_BANDS_HELP, NO_BANDS, export_in_bands, export_planned_bands
 from lowtide.cli.tflite_check import print_tflite_check
 from lowtide.emit.tflite import TfliteExport, export_tflite
 from lowtide.emit.tflite_bands import is_same_within_rounding
@@ -46,7 +46,10 @@ def export(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write the file even if it would not help.")] = False,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help=DIM_HELP)] = None,
-    bands: Annotated[str, typer.Option(metavar="auto|off|N", help=BANDS_HELP)] = NO_BANDS,
+    bands: Annotated[
+        str,
+        typer.Option(metavar="auto|off|N", help=EXPORT_BANDS_HELP),
+    ] = NO_BANDS,
     no_new_ops: Annotated[
         bool, typer.Option("--no-new-ops", help="Refuse operators that MODEL has none of; bands may need some.")
     ] = False,
@@ -61,6 +64,7 @@ def export(
         raise InputError(f"--dim {dim[0]!r}: only .onnx files leave dimensions open, MODEL is {str(model)!r}")
     path = Path(str(model).removeprefix(IN_PLACE))
     _check_names(path, output)
+    has_bands = plan_file is None
     if plan_file is None:
         exported = export_in_bands(str(model), bands, no_new_ops=no_new_ops)
         if exported is None:
@@ -69,8 +73,13 @@ def export(
     else:
         plan = load_plan(plan_file)
         source = _planned(read_tflite(path), plan)  # the plan knows whether it is one in place
-        exported = export_tflite(source, api.verify(source.graph, plan))
-    return _finish(path, exported, output, check=check, force=force, may_round=plan_file is None)
+        has_bands = plan.graph is not None
+        exported = (
+            export_planned_bands(source, plan, no_new_ops=no_new_ops)
+            if has_bands
+            else export_tflite(source, api.verify(source.graph, plan))
+        )
+    return _finish(path, exported, output, check=check, force=force, may_round=has_bands)
 
 
 def _finish(
@@ -109,7 +118,7 @@ def _check_plan_or_bands(model: Path, plan_file: Path | None, bands: str) -> Non
         )
     if bands != NO_BANDS and plan_file is not None:
         raise InputError(
-            f"--bands {bands} with PLAN {str(plan_file)!r}: a plan is for the model as it is; leave one out"
+            f"--bands {bands} with PLAN {str(plan_file)!r}: a plan says itself which bands it has; leave one out"
         )
     if bands != NO_BANDS and not is_tflite(model):
         raise InputError(f"--bands {bands}: only .tflite files are cut into bands, MODEL is {str(model)!r}")

@@ -18,12 +18,22 @@ from lowtide.cli.progress import Interruption, ProgressLine
 from lowtide.cli.report import REPORT_HELP, check_report
 from lowtide.cli.sources import DIM_HELP, EXECUTORCH, SOURCE_HELP, add_working_folder_to_path, load_source
 from lowtide.cli.tflite import is_tflite, plan_smallest_within, say_what_tflite_needs
+from lowtide.cli.tflite_bands import (
+    BANDS_HELP,
+    NO_BANDS,
+    BandsAsked,
+    choose_banded_model,
+    keep_bands_in_plan,
+    print_chosen_bands,
+)
 from lowtide.errors import InputError
-from lowtide.ir import Graph, PlanResult
+from lowtide.ir import Graph, Plan, PlanResult
 from lowtide.ir.serde import save_plan
 from lowtide.planning.addresses import AUTO_LAYOUT
+from lowtide.planning.facts import gather_facts, read_budget
 from lowtide.reports.files import save_report
 from lowtide.reports.plan_report import report_of_plan
+from lowtide.units import Budget
 
 __all__ = ["plan"]
 
@@ -54,9 +64,11 @@ def plan(
     report: Annotated[Path | None, typer.Option(metavar="FILE", help=REPORT_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help=DIM_HELP)] = None,
+    bands: Annotated[str, typer.Option(metavar="auto|off|N", help=BANDS_HELP)] = NO_BANDS,
 ) -> int:
     """Plan SOURCE within a budget, or say what holds its memory."""
     _check_output(output, budget)
+    _check_bands(bands, budget, source)
     _check_report(report, budget)
     add_working_folder_to_path()
     if budget is None and is_tflite(source):
@@ -77,7 +89,12 @@ def plan(
         return ExitCode.DONE
     layouter = None if layout == "none" or is_onnx(source) else layout  # ONNX Runtime takes every tensor from malloc
     with StdoutKeptClean():
-        graph = load_source(source, dims=dim or ())
+        original = load_source(source, dims=dim or ())
+        asked = BandsAsked(source, bands)
+        banded = None if bands == NO_BANDS else choose_banded_model(asked)
+    graph = original if banded is None else banded.source.graph
+    if bands != NO_BANDS and not as_json:
+        print_chosen_bands(banded)
     with StdoutKeptClean(), Interruption() as interruption, ProgressLine(graph.baseline_duration) as progress:
         if budget is None:
             outcome: Analysis | PlanResult = api.analyze(
@@ -92,7 +109,7 @@ def plan(
         else:
             outcome = api.plan(
                 graph,
-                budget=budget,
+                budget=_budget_of(original, budget) if banded is not None else budget,
                 planner=planner,
                 keep_order=keep_order,
                 max_copies=max_copies,
@@ -106,7 +123,10 @@ def plan(
     if isinstance(outcome, Analysis):
         code = _finish_analysis(outcome, as_json=as_json)
     else:
-        code = _finish_plan(graph, outcome, output, budget=budget or "", as_json=as_json)
+        kept = None
+        if outcome.plan is not None:
+            kept = outcome.plan if banded is None else keep_bands_in_plan(outcome.plan, banded, original, asked)
+        code = _finish_plan(graph, outcome, output, kept=kept, budget=budget or "", as_json=as_json)
         _write_report(graph, outcome, report, as_json=as_json)
     return ExitCode.INTERRUPTED if interruption.is_requested else code
 
@@ -118,6 +138,20 @@ def _check_output(output: Path | None, budget: str | None) -> None:
     if budget is None:
         raise InputError(f"-o {output}: without --budget there is no plan to write: add --budget, or leave out -o")
     check_writable(output)
+
+
+def _check_bands(bands: str, budget: str | None, source: str) -> None:
+    if bands == NO_BANDS:
+        return
+    if not is_tflite(source):
+        raise InputError(f"--bands {bands}: only .tflite files are cut into bands, SOURCE is {source!r}")
+    if budget is None:
+        raise InputError(f"--bands {bands}: without --budget there is nothing to plan: add --budget")
+
+
+def _budget_of(original: Graph, budget: str) -> Budget:
+    """A percentage is of the model without bands, since that is what it would be compared with."""
+    return budget if budget == "min" else read_budget(gather_facts(original), budget)
 
 
 def _check_report(report: Path | None, budget: str | None) -> None:
@@ -142,11 +176,13 @@ def _finish_analysis(analysis: Analysis, *, as_json: bool) -> ExitCode:
     return ExitCode.DONE
 
 
-def _finish_plan(graph: Graph, result: PlanResult, output: Path | None, *, budget: str, as_json: bool) -> ExitCode:
-    """Write the plan, print the figures, choose the exit code."""
-    is_written = result.plan is not None and output is not None
-    if result.plan is not None and output is not None:
-        save_plan(result.plan, output)
+def _finish_plan(
+    graph: Graph, result: PlanResult, output: Path | None, *, kept: Plan | None, budget: str, as_json: bool
+) -> ExitCode:
+    """Write the plan that is kept, print the figures, choose the exit code."""
+    is_written = kept is not None and output is not None
+    if kept is not None and output is not None:
+        save_plan(kept, output)
     if as_json:
         print_json(result.as_dict())
     else:

@@ -1,0 +1,92 @@
+"""Row bands in a plan: ``lowtide plan m.tflite --bands`` keeps the graph with bands, verify and export follow it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ai_edge_litert", reason="reads .tflite files")
+
+from lowtide.cli import main
+from lowtide.emit.tflite_builder import TfliteBuilder
+from lowtide.importers.tflite import capture_tflite
+from lowtide.importers.tflite_arena import micro_arena
+from lowtide.importers.tflite_file import read_tflite
+from lowtide.ir.serde import graph_sha256, load_plan
+
+PLAN = ["plan", "model.tflite", "--time-limit", "2", "-o", "plan.json"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With an op-bound model: two convolutions, the wide value between them twice as large as everything else."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(7)
+    builder = TfliteBuilder()
+    x, wide, y = (builder.tensor(name, (1, 32, 32, depth)) for name, depth in zip("xwy", (3, 32, 3), strict=True))
+    builder.conv(x, wide, rng.standard_normal((32, 3, 3, 3)))
+    builder.conv(wide, y, rng.standard_normal((3, 3, 3, 32)))
+    Path("model.tflite").write_bytes(builder.build(inputs=[x], outputs=[y]))
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join("".join(capsys.readouterr()).split())
+
+
+def test_plan_verify_export(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--budget", "70%", "--bands", "4"]) == 0
+    assert "bands operators 0 to 1 of 2 in 4 bands" in said(capsys)
+    plan = load_plan("plan.json")
+    whole = capture_tflite("model.tflite")
+    assert plan.graph is not None
+    assert plan.graph_sha256 == graph_sha256(whole) != graph_sha256(plan.graph)
+    assert plan.footprint_bytes is not None
+    before_bytes = micro_arena(read_tflite("model.tflite")).head_bytes
+    assert plan.footprint_bytes <= plan.budget_bytes == before_bytes * 7 // 10
+
+    assert main(["verify", "model.tflite", "plan.json"]) == 0
+    assert main(["export", "model.tflite", "plan.json", "-o", "smaller.tflite", "--check"]) == 0
+    assert "outputs identical to the bit" in said(capsys)
+    assert micro_arena(read_tflite("smaller.tflite")).head_bytes == plan.footprint_bytes
+
+
+def test_in_place_is_kept_in_the_plan(folder: Path) -> None:
+    arguments = ["in-place:model.tflite" if word == "model.tflite" else word for word in PLAN]
+    assert main([*arguments, "--budget", "80%", "--bands", "4"]) == 0
+    assert load_plan("plan.json").meta == {"bands": {"bands": "4", "in_place": True}}
+    assert main(["export", "model.tflite", "plan.json", "-o", "smaller.tflite"]) == 0
+
+
+def test_new_operators_can_be_forbidden(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--budget", "80%", "--bands", "4"]) == 0
+    assert main(["export", "model.tflite", "plan.json", "-o", "smaller.tflite", "--no-new-ops"]) == 2
+    assert "--no-new-ops: the plan's bands need CONCATENATION, PAD, SLICE" in said(capsys)
+    assert not Path("smaller.tflite").exists()
+
+
+@pytest.mark.parametrize("bands", [None, {"bands": "2", "in_place": False}, {"bands": 4}, "4"])
+def test_bands_that_are_not_those_of_the_graph(bands: object, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--budget", "80%", "--bands", "4"]) == 0
+    document = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+    document["meta"] = {} if bands is None else {"bands": bands}
+    Path("plan.json").write_text(json.dumps(document), encoding="utf-8")
+    assert main(["export", "model.tflite", "plan.json", "-o", "smaller.tflite"]) == 1
+    assert "the plan's row bands are not those chosen for this model now: plan it again" in said(capsys)
+    assert not Path("smaller.tflite").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["model.tflite", "--bands", "auto"], "--bands auto: without --budget there is nothing to plan: add --budget"),
+        (["model.tflite", "--bands", "many", "--budget", "min"], "--bands 'many': write auto, off, or a number"),
+        (["model.onnx", "--bands", "4", "--budget", "min"], "only .tflite files are cut into bands"),
+    ],
+)
+def test_wrong_commands(arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", *arguments]) == 2
+    assert message in said(capsys)
