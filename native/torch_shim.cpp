@@ -398,6 +398,7 @@ online::EngineConfig read_config(Options& options) {
                                                          {"dtr_eq", online::Score::kDtrEq},
                                                          {"local", online::Score::kLocal},
                                                          {"msps", online::Score::kMsps}});
+  config.surplus = options.take("surplus", config.surplus);
   config.is_copy_on_write = options.take("is_copy_on_write", config.is_copy_on_write);
   config.is_two_tiered = options.take("is_two_tiered", config.is_two_tiered);
   config.keeps_dead = options.take("keeps_dead", config.keeps_dead);

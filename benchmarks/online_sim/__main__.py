@@ -2,7 +2,8 @@
 
 Records eleven networks once (``--traces DIR`` keeps the recordings), then simulates: every policy at r = 0.9 to 0.2,
 the lowest budget of each, Coop without its parts, the offline optimum, search latency and speed. ``--short`` takes a
-minute. Afterwards ``python -m benchmarks.online_sim.report`` writes docs/online-benchmarks.md from the results.
+minute; ``--optima FILE`` takes the optima, which no policy touches, from an earlier result file. Afterwards
+``python -m benchmarks.online_sim.report`` writes docs/online-benchmarks.md from the results.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="two networks, no optimum, short latency")
     parser.add_argument("--planner", default="greedy", metavar="NAME", help="of the offline optimum (default greedy)")
     parser.add_argument("--plan-seconds", type=float, default=20.0, metavar="S", help="for each optimum; 0: none")
+    parser.add_argument("--optima", type=Path, metavar="FILE", help="take the optima from this result file")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS, metavar="FILE", help=f"default: {RESULTS}")
     options = parser.parse_args()
     networks = options.only or (SHORT_NETWORKS if options.short else NETWORKS)
@@ -66,7 +68,9 @@ def rows_of_all(networks: tuple[str, ...] | list[str], options: argparse.Namespa
             yield {"record": "minimum", "network": network, **minimum_budget(compiled, policy=policy).as_row()}
         yield note(speed_row(network, compiled, policy_named("coop"), ratio=0.5))
     yield from latency_rows(options)
-    if not options.short and options.plan_seconds > 0:
+    if options.optima is not None:
+        yield from earlier_optima(options.optima, networks)
+    elif not options.short and options.plan_seconds > 0:
         for network in networks:
             yield from optimum_rows(network, trace_of(network, options.traces), options)
 
@@ -120,6 +124,15 @@ def optimum_rows(network: str, trace: Trace, options: argparse.Namespace) -> Ite
                 "seconds": seconds,
             }
         )
+
+
+def earlier_optima(path: Path, networks: tuple[str, ...] | list[str]) -> Iterator[dict[str, Any]]:
+    """The optima of a result file, each with the commit that it was found by."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    commit = next(row["commit"] for row in rows if row["record"] == "run")
+    for row in rows:
+        if row["record"] == "optimum" and row["network"] in networks:
+            yield {"commit": commit, **row}
 
 
 def describe_network(network: str, compiled: CompiledTrace) -> dict[str, Any]:

@@ -14,7 +14,7 @@ __all__ = ["ABLATION_RATIOS", "OPTIMUM_RATIOS", "RATIOS", "ablations", "contende
 RATIOS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 ABLATION_RATIOS = (0.7, 0.5, 0.4, 0.3)
 OPTIMUM_RATIOS = (0.7, 0.5, 0.3)
-_OUR_PARTS = (Part.TIERS, Part.COMPACTION, Part.PARTITION, Part.GHOSTS, Part.HOLDING, Part.DROPPING)
+_OUR_PARTS = (Part.TIERS, Part.COMPACTION, Part.PARTITION, Part.GHOSTS, Part.HOLDING, Part.SURPLUS, Part.DROPPING)
 _NAMES = ("coop", "coop-paper", "dtr", "dte", "lru", "dtr-ideal")
 
 

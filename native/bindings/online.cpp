@@ -161,8 +161,8 @@ std::vector<Row> make_rows(const Int64s& sizes, const std::vector<double>& worth
 
 // The window that the engine would clear: positions of its first and last block, or (-1, -1).
 std::tuple<std::int32_t, std::int32_t> choose_window(const Int64s& sizes, const std::vector<double>& worths,
-                                                     std::int64_t size) {
-  const Window window = find_window(make_rows(sizes, worths), size);
+                                                     std::int64_t size, double surplus) {
+  const Window window = find_window(make_rows(sizes, worths), size, surplus);
   if (window.first == kNoRow) return {kNone, kNone};
   return {static_cast<std::int32_t>(window.first), static_cast<std::int32_t>(window.last)};
 }
@@ -224,6 +224,7 @@ NB_MODULE(_online, module) {
       .def_rw("slab_bytes", &EngineConfig::slab_bytes)
       .def_rw("method", &EngineConfig::method)
       .def_rw("score", &EngineConfig::score)
+      .def_rw("surplus", &EngineConfig::surplus)
       .def_rw("is_ideal", &EngineConfig::is_ideal)
       .def_rw("is_copy_on_write", &EngineConfig::is_copy_on_write)
       .def_rw("is_two_tiered", &EngineConfig::is_two_tiered)
@@ -286,7 +287,7 @@ NB_MODULE(_online, module) {
   module.attr("FREE") = kFreeWorth;
   module.attr("FORBIDDEN") = kForbidden;
   module.attr("MOVABLE") = kMovableWorth;
-  module.def("choose_window", &choose_window, "sizes"_a, "worths"_a, "size"_a);
+  module.def("choose_window", &choose_window, "sizes"_a, "worths"_a, "size"_a, nb::kw_only(), "surplus"_a = 1.0);
   module.def("choose_squeeze", &choose_squeeze, "sizes"_a, "worths"_a, "size"_a);
   module.def("choose_slide", &choose_slide, "sizes"_a, "worths"_a, "size"_a);
 

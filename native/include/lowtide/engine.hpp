@@ -58,6 +58,7 @@ struct EngineConfig {
   std::int64_t slab_bytes = kAutomatic;   // small requests share blocks of this many
   Method method = Method::kWindow;
   Score score = Score::kCoop;
+  double surplus = 1.0;  // windows: how many requests' worth of bytes count (find_window)
   bool is_ideal = false;  // counts bytes only, as if addresses did not matter (the original DTR)
   bool is_copy_on_write = false;  // an op in place copies first, instead of leaving a ghost
   bool is_two_tiered = true;      // values made in backward are evicted last
@@ -398,6 +399,7 @@ class Engine {
   }
 
   static constexpr pool::Owner kRaw = std::int64_t{1} << 40;
+  static constexpr std::int64_t kSurplusShare = 64;  // larger requests than such a share of the arena leave no surplus
   static constexpr std::int32_t kMaxRetries = 6;  // of an op that found no room
   static constexpr std::int32_t kMaxRounds = 3;   // of a record within one recomputation that does not go in circles
   static constexpr std::int64_t kEndless = std::int64_t{1} << 50;
@@ -1062,7 +1064,7 @@ class Engine {
       if (victim != kNoRow) victims_.push_back(rows_[victim].cell);
       return;
     }
-    const Window window = find_window(rows_, size);
+    const Window window = find_window(rows_, size, surplus_for(size));
     if (window.first == kNoRow) return;
     for (std::size_t index = window.first; index <= window.last; ++index) {
       if (rows_[index].standing == Standing::kOffered) victims_.push_back(rows_[index].cell);
@@ -1079,11 +1081,20 @@ class Engine {
     return victims;
   }
 
+  double surplus_for(std::int64_t size) const {
+    return size > config_.capacity / kSurplusShare ? 1.0 : config_.surplus;
+  }
+
   // Whether a squeeze costs less than evicting `victims_`, in the clock's unit: what has to be recomputed if all of it
-  // is wanted again, and what is moved.
+  // is wanted again, and what is moved. Victims that make room for more than the request count for it in part.
   bool is_cheaper(const Squeeze& plan, std::int64_t size) {
     double limit = 0.0, cost = 0.0;
-    for (const CellId id : victims_) limit += tape_.projected_cost(id);
+    std::int64_t bytes = 0;
+    for (const CellId id : victims_) {
+      limit += tape_.projected_cost(id);
+      bytes += pool_[tape_.cell(id).spot.block].size;
+    }
+    limit /= credit_of(bytes, size, surplus_for(size));
     for (const std::size_t victim : plan.victims) cost += tape_.projected_cost(rows_[victim].cell);
     if (!(cost < limit)) return false;
     for (const std::size_t victim : plan.victims) rows_[victim].standing = Standing::kHole;

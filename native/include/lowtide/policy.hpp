@@ -62,9 +62,15 @@ struct Window {
   double cost = std::numeric_limits<double>::infinity();
 };
 
+// How many times a request `bytes` count for. What is left over serves requests to come, up to `surplus` in all.
+inline double credit_of(std::int64_t bytes, std::int64_t size, double surplus) {
+  const auto request = static_cast<double>(size);
+  return std::max(std::min(static_cast<double>(bytes), surplus * request) / request, 1.0);
+}
+
 // The cheapest run without a forbidden row whose bytes hold `size`, in one pass; minimal at both ends; of equal costs
-// the lowest address wins.
-inline Window find_window(std::span<const Row> rows, std::int64_t size) {
+// the lowest address wins. Cost is by request that the bytes count for (`surplus` 1: all runs count for one).
+inline Window find_window(std::span<const Row> rows, std::int64_t size, double surplus = 1.0) {
   Window best;
   std::size_t low = 0;
   std::int64_t held = 0;
@@ -89,13 +95,14 @@ inline Window find_window(std::span<const Row> rows, std::int64_t size) {
       is_exact &= rows[low].worth == 0.0;
       ++low;
     }
-    if (held < size || cost - kRounding * largest > best.cost) continue;
+    if (held < size || cost - kRounding * largest > surplus * best.cost) continue;
     if (!is_exact) {
       cost = 0.0;
       for (std::size_t member = low; member <= index; ++member) cost += rows[member].worth;
       is_exact = true;
     }
-    if (cost < best.cost) best = Window{low, index, cost};
+    const double share = cost / credit_of(held, size, surplus);
+    if (share < best.cost) best = Window{low, index, share};
   }
   return best;
 }

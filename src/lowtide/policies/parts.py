@@ -20,6 +20,9 @@ class Part(StrEnum):
     WINDOW = "window"
     """Evict one block after another instead. Coop's own."""
 
+    SURPLUS = "surplus"
+    """Windows are compared by cost alone, whatever they hold beyond the request. Coop's own."""
+
     PARTITION = "partition"
     """Place everything from the low end."""
 
@@ -78,10 +81,10 @@ def without(policy: Policy, parts: Collection[Part]) -> Policy:
     rules = rules_of(policy)
     left_out = [part for part in Part if part in parts]
     for part in left_out:
-        if part is Part.WINDOW:
+        if part in (Part.WINDOW, Part.SURPLUS):
             if not isinstance(policy, Coop):
                 raise InputError(f"policy {policy.name!r:.80} evicts no windows: leave out other parts")
-            policy = replace(policy, is_windowed=False)
+            policy = replace(policy, is_windowed=False) if part is Part.WINDOW else replace(policy, surplus=1.0)
         else:
             rules = _without(rules, part)
     if not left_out:
@@ -103,5 +106,5 @@ def _without(rules: Rules, part: Part) -> Rules:
             return replace(rules, keeps_dead=True)
         case Part.HOLDING:
             return replace(rules, holds_awaited=False)
-        case Part.WINDOW:
+        case Part.WINDOW | Part.SURPLUS:
             return rules

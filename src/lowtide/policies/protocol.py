@@ -122,10 +122,17 @@ class Compaction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NativeChoice:
-    """Which part of the native engine chooses as the policy does."""
+    """Which part of the native engine chooses as the policy does.
+
+    Attributes:
+        method: How much it clears.
+        score: What it minimizes.
+        surplus: Of windows: how many requests' worth of bytes count (:func:`~lowtide.policies.window.cheapest_window`).
+    """
 
     method: Method
     score: Score
+    surplus: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,7 @@ def _engine_options(policy: Policy) -> dict[str, Any]:
     return {
         "method": _as_option(native.method),
         "score": _as_option(native.score),
+        "surplus": native.surplus,
         "is_copy_on_write": rules.is_copy_on_write,
         "is_two_tiered": rules.is_two_tiered,
         "keeps_dead": rules.keeps_dead,

@@ -159,6 +159,7 @@ def native_config(
     if native is not None:
         config.method = _METHODS[native.method]
         config.score = _SCORES[native.score]
+        config.surplus = native.surplus
     config.is_ideal = rules.is_ideal
     config.is_copy_on_write = rules.is_copy_on_write
     config.is_two_tiered = rules.is_two_tiered

@@ -86,8 +86,23 @@ def random_arena(rng: random.Random, *, draw_worth: bool) -> tuple[list[Block], 
     return blocks, worths
 
 
+def test_bytes_beyond_the_request_count_as_requests_to_come() -> None:
+    """a: 2 for one request; b: 3 for three, of which 2.5 count: 1.2."""
+    blocks = (Block(0, 100, "a"), Block(100, 300, "b"), Block(400, 10_000, "pinned", is_pinned=True))
+    facts = GivenFacts({"a": ValueFacts(projected_cost=2), "b": ValueFacts(projected_cost=3)})
+    assert policy_named("coop").choose(blocks, size_bytes=100, facts=facts) == Interval(1, 2)
+    assert policy_named("coop-paper").choose(blocks, size_bytes=100, facts=facts) == Interval(0, 1)
+    assert without(policy_named("coop"), [Part.SURPLUS]).choose(blocks, size_bytes=100, facts=facts) == Interval(0, 1)
+    # 100 bytes are at most a 64th of an arena of 6,400
+    small = (*blocks[:2], Block(400, 6_000, "pinned", is_pinned=True))
+    assert policy_named("coop").choose(small, size_bytes=100, facts=facts) == Interval(1, 2)
+    smaller = (*blocks[:2], Block(400, 5_999, "pinned", is_pinned=True))
+    assert policy_named("coop").choose(smaller, size_bytes=100, facts=facts) == Interval(0, 1)
+
+
+@pytest.mark.parametrize("surplus", [1.0, 2.5])
 @pytest.mark.parametrize("draw_worth", [True, False])
-def test_the_native_window_is_the_one_that_the_twin_finds(draw_worth: bool) -> None:
+def test_the_native_window_is_the_one_that_the_twin_finds(draw_worth: bool, surplus: float) -> None:
     """Also where the sums of neighbouring windows differ by 18 orders of magnitude, and where many are equal."""
     num_found = 0
     for seed in range(1500):
@@ -95,8 +110,9 @@ def test_the_native_window_is_the_one_that_the_twin_finds(draw_worth: bool) -> N
         blocks, worths = random_arena(rng, draw_worth=draw_worth)
         size_bytes = rng.randint(1, 80)
         worth_of = dict(zip(blocks, worths, strict=True)).__getitem__
-        twin = cheapest_window(blocks, size_bytes=size_bytes, worth_of=worth_of)
-        first, last = _online.choose_window([block.size_bytes for block in blocks], worths, size_bytes)
+        twin = cheapest_window(blocks, size_bytes=size_bytes, worth_of=worth_of, surplus=surplus)
+        sizes = [block.size_bytes for block in blocks]
+        first, last = _online.choose_window(sizes, worths, size_bytes, surplus=surplus)
         assert (first, last) == ((-1, -1) if twin is None else (twin.start, twin.end - 1)), seed
         num_found += twin is not None
     assert num_found > 500

@@ -86,8 +86,9 @@ def test_a_part_left_out_is_one_rule_changed(part: Part, rules: Rules) -> None:
 
 
 def test_parts_that_are_not_there_cannot_be_left_out() -> None:
-    with pytest.raises(InputError, match="policy 'dtr' evicts no windows"):
-        without(policy_named("dtr"), [Part.WINDOW])
+    for part in (Part.WINDOW, Part.SURPLUS):
+        with pytest.raises(InputError, match="policy 'dtr' evicts no windows"):
+            without(policy_named("dtr"), [part])
     with pytest.raises(InputError, match="policy 'plain' has fixed rules"):
         with_rules(Plain(), BASELINE_RULES)
     with pytest.raises(InputError, match="policy 'plain' has rules of type str"):

@@ -57,7 +57,7 @@ def test_the_simulator_has_the_same_options(policy: str) -> None:
     assert options["method"] == config.method.name.lower()
     assert options["score"] == config.score.name.lower()
     assert options["compaction"] == config.compaction.name.lower()
-    for name in ("is_copy_on_write", "is_two_tiered", "keeps_dead", "holds_awaited"):
+    for name in ("is_copy_on_write", "is_two_tiered", "keeps_dead", "holds_awaited", "surplus"):
         assert options[name] == getattr(config, name)
 
 
