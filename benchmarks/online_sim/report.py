@@ -299,6 +299,8 @@ def optimum(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
         f"Ratios {', '.join(map(str, OPTIMUM_RATIOS))}; planner {found[0]['planner']}, {seconds} seconds each "
         "(the longer limit for graphs of more than 3,000 nodes)."
     )
+    if commits := sorted({row["commit"][:10] for row in found if "commit" in row}):
+        yield f" Planned before, at commit {', '.join(commits)}: no policy changes an optimum."
     if any(row["bound"] == 1.0 for row in found):
         yield " A bound of 1.000 says nothing: there was no time for a better one."
     yield "\n\n"
@@ -326,6 +328,7 @@ def speed(rows: Sequence[Row]) -> Iterable[str]:
             for row in of(rows, "latency")
         ],
     )
+    yield from per_block(of(rows, "latency", policy="coop"))
     rates = sorted(row["ops_per_second"] for row in of(rows, "speed"))
     if rates:
         yield (
@@ -333,6 +336,13 @@ def speed(rows: Sequence[Row]) -> Iterable[str]:
             "time, median "
             f"{median(rates):,.0f}.\n"
         )
+
+
+def per_block(latency: Sequence[Row]) -> Iterable[str]:
+    """How search time grows with the blocks."""
+    shares = [f"{1e3 * row['cpu_us'] / row['num_blocks']:.0f} ns at {row['num_blocks']:,}" for row in latency]
+    if shares:
+        yield f"CPU time per block and search of coop: {', '.join(shares)}.\n\n"
 
 
 def median_or_none(numbers: Sequence[float]) -> float | None:
