@@ -37,7 +37,8 @@ def main() -> int:
     options = parser.parse_args()
     before = _README.read_text(encoding="utf-8")
     after = replace_marked(before, "online", render_online(_read("online.jsonl")))
-    after = replace_marked(after, "edge", render_edge(_read("edge_tflite.jsonl"), _read("edge_onnx.jsonl")))
+    edge = (_read(f"edge_{runtime}.jsonl") for runtime in ("tflite", "onnx", "executorch"))
+    after = replace_marked(after, "edge", render_edge(*edge))
     if options.check:
         if after != before:
             print(f"{_README}: is not what the results say: run python -m benchmarks.readme", file=sys.stderr)
@@ -75,7 +76,7 @@ def render_online(records: Sequence[Record]) -> str:
     )
 
 
-def render_edge(tflite: Sequence[Record], onnx: Sequence[Record]) -> str:
+def render_edge(tflite: Sequence[Record], onnx: Sequence[Record], executorch: Sequence[Record]) -> str:
     """What plans make of edge models: the largest gains, and how many there are without any."""
     models = [record for record in tflite if record["record"] == "model"]
     smaller = [model for model in models if model["is_exported"] and "after" in model["micro"]]
@@ -99,8 +100,9 @@ def render_edge(tflite: Sequence[Record], onnx: Sequence[Record]) -> str:
         f"\nThe {len(rows)} largest gains. Of {len(models)} models the arena of {len(smaller)} becomes smaller, by "
         f"{median(map(_saved_percent, smaller)):.0f} % in the median, with the same outputs to the bit in {num_equal} "
         f"of {len(smaller)}. Of the other {len(others)}, {num_op_bound} are op-bound: one operator needs what lives at "
-        f"the peak, and no plan helps. {_onnx_sentence(onnx)} Reproduce: `python -m benchmarks.edge`, `python -m "
-        "benchmarks.edge.onnx_models`; all of them: [docs/edge.md](docs/edge.md).\n"
+        f"the peak, and no plan helps. {_onnx_sentence(onnx)} {_executorch_sentence(executorch)} Reproduce: "
+        "`python -m benchmarks.edge`, `python -m benchmarks.edge.onnx_models`, `python -m "
+        "benchmarks.edge.executorch_models`; all of them: [docs/edge.md](docs/edge.md).\n"
     )
 
 
@@ -125,6 +127,16 @@ def _onnx_sentence(onnx: Sequence[Record]) -> str:
         f"On ONNX Runtime, {len(runs) - num_worse} of {len(runs)} models take less memory in a run than under its "
         f"default options, {median(saved):.0f} % in the median, most of it by options alone; {num_worse} would "
         "take more."
+    )
+
+
+def _executorch_sentence(executorch: Sequence[Record]) -> str:
+    """How nets do on ExecuTorch's own kernels; what XNNPACK takes is not planned."""
+    runs = [record for record in executorch if record["record"] == "model" and record["delegate"] == "portable"]
+    saved = [100.0 * (1 - run["after_bytes"] / run["before_bytes"]) for run in runs if run["is_exported"]]
+    return (
+        f"On ExecuTorch's own kernels, the planned buffer of {len(saved)} of {len(runs)} nets becomes smaller, by "
+        f"{median(saved):.0f} % in the median."
     )
 
 
