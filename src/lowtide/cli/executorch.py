@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lowtide import api
+from lowtide.cli.checks import has_same_outputs, print_checked_runs
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.means import describe_size, means_rows
 from lowtide.cli.output import (
@@ -123,12 +124,8 @@ def export_executorch_model(model: str, plan_file: Path, output: Path, *, check:
             print_error(f"nothing is written: ExecuTorch's runtime refuses the model or its new form: {error}")
             return ExitCode.CHECK_FAILED
     _print_export(exported)
-    if checked is not None:
-        _print_check(checked)
-        if not checked.is_identical:
-            different = count_of(checked.num_different, "output")
-            print_error(f"nothing is written: {different} of {checked.num_outputs} differ; please report this bug")
-            return ExitCode.CHECK_FAILED
+    if not has_same_outputs(checked, _print_check):
+        return ExitCode.CHECK_FAILED
     if not (exported.helps and (checked is None or checked.helps)) and not force:
         print_error(
             "nothing is written: the new file would need no less memory than the one that ExecuTorch makes by itself. "
@@ -183,22 +180,15 @@ def _print_export(exported: ExecutorchExport) -> None:
 
 
 def _print_check(checked: ExecutorchCheck) -> None:
-    print_text()
-    sets = count_of(checked.num_sets, "set")
-    what = (
-        f"identical to the bit, {sets} of random inputs"
-        if checked.is_identical
-        else f"{checked.num_different} of {checked.num_outputs} DIFFER"
-    )
-    print_text(f"ExecuTorch, CPU, one thread: outputs {what}")
     runs = (checked.before, checked.after)
-    print_table(
-        ("measured", "ExecuTorch's own", "planned"),
-        [
+    print_checked_runs(
+        "ExecuTorch",
+        checked,
+        columns=("ExecuTorch's own", "planned"),
+        rows=[
             ("planned buffer in the file, bytes", *(str(run.buffer_bytes) for run in runs)),
             ("held by the open program, bytes", *(str(run.method_bytes) for run in runs)),
             ("on top of it in a run, bytes", *(str(run.run_bytes) for run in runs)),
             ("ms a run, here", *(f"{1e3 * run.seconds:.2f}" for run in runs)),
         ],
-        right=(1, 2),
     )

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lowtide import api
+from lowtide.cli.checks import has_same_outputs, print_checked_runs
 from lowtide.cli.exit_codes import ExitCode
-from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_line, print_table, print_text
+from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_line, print_text
 from lowtide.cli.sources import MACHINE
 from lowtide.emit.onnx import OnnxExport, export_onnx
 from lowtide.emit.onnx_check import OnnxCheck, check_onnx
@@ -59,12 +60,8 @@ def export_onnx_model(
             print_error(f"nothing is written: ONNX Runtime refuses the model or its new form: {error}")
             return ExitCode.CHECK_FAILED
     _print_export(exported)
-    if checked is not None:
-        _print_check(checked)
-        if not checked.is_identical:
-            different = count_of(checked.num_different, "output")
-            print_error(f"nothing is written: {different} of {checked.num_outputs} differ; please report this bug")
-            return ExitCode.CHECK_FAILED
+    if not has_same_outputs(checked, _print_check):
+        return ExitCode.CHECK_FAILED
     if not (exported.helps and (checked is None or checked.helps)) and not force:
         print_error(f"nothing is written: {_why_not(checked)}")
         return ExitCode.CHECK_FAILED
@@ -120,23 +117,16 @@ def _print_export(exported: OnnxExport) -> None:
 
 
 def _print_check(checked: OnnxCheck) -> None:
-    print_text()
-    sets = count_of(checked.num_sets, "set")
-    what = (
-        f"identical to the bit, {sets} of random inputs"
-        if checked.is_identical
-        else f"{checked.num_different} of {checked.num_outputs} DIFFER"
-    )
-    print_text(f"ONNX Runtime, CPU, one thread: outputs {what}")
     runs = (checked.default, checked.before, checked.after)
-    print_table(
-        ("measured", "default options", "recipe", "recipe and plan"),
-        [
+    print_checked_runs(
+        "ONNX Runtime",
+        checked,
+        columns=("default options", "recipe", "recipe and plan"),
+        rows=[
             ("peak of a run, bytes", *(str(run.run_bytes) for run in runs)),
             ("held by the session, bytes", *(str(run.session_bytes) for run in runs)),
             ("ms a run, here", *(f"{1e3 * run.seconds:.2f}" for run in runs)),
         ],
-        right=(1, 2, 3),
     )
     if checked.default_difference:
         print_text(
