@@ -78,7 +78,7 @@ def rows_of_all(networks: tuple[str, ...] | list[str], options: argparse.Namespa
 def latency_rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Search latency; one-by-one policies search many times per request, so the largest pools are spared them."""
     for num_blocks in NUM_BLOCKS[: 2 if options.short else None]:
-        num_rounds = 20 if num_blocks <= 1_000 else 3 if num_blocks <= 10_000 else 1
+        num_rounds = 20 if num_blocks <= 1_000 else 5
         names = ("coop", "coop-paper") if num_blocks > 10_000 else ("coop", "coop-paper", "dtr", "dte")
         for policy in map(policy_named, names):
             yield note(latency_row(policy, num_blocks, num_rounds=num_rounds))
