@@ -244,8 +244,8 @@ def fragmentation_of(rows: Sequence[Row], policy: str, network: str) -> float | 
 def ablation(rows: Sequence[Row]) -> Iterable[str]:
     """What each part is worth."""
     yield (
-        "## Coop without its parts\n\nOver all networks: points completed, overhead where all of the table complete that "
-        "complete half of the points (geometric mean), median of the lowest budgets as r.\n\n"
+        "## Coop without its parts\n\nOver all networks: points completed, overhead where all of the table complete "
+        "that complete half of the points (geometric mean), median of the lowest budgets as r.\n\n"
     )
     points = [*of(rows, "ablation"), *(row for row in of(rows, "sweep") if row["ratio"] in ABLATION_RATIOS)]
     names = list(dict.fromkeys(row["policy"] for row in of(rows, "ablation")))
