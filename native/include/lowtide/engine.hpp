@@ -9,7 +9,8 @@
 // simulator's host does nothing; the runtime's is PyTorch. So both decide alike, call for call.
 //
 // Sources: Coop (NeurIPS 2023) for the window, the two ends and recomputable in-place; DTR (ICLR 2021) for records and
-// dead-but-needed values. Departures: freezing of live frontiers, two tiers, capped chains, compaction.
+// dead-but-needed values. Departures: freezing of live frontiers, two tiers, capped chains, compaction, recomputations
+// that go in circles (docs/decisions/online-engine.md).
 #pragma once
 
 #include <algorithm>

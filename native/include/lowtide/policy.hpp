@@ -5,7 +5,8 @@
 //                       └───── window 2 ─────────┘                 pinned ones and leaves end a run
 //
 // Coop: Zhang et al., NeurIPS 2023 (their sliding window, h(t) = C(t)/s(t)). DTR: Kirisame et al., ICLR 2021.
-// DTE: MegTaiChi, ICS 2022, which adds the free bytes beside a tensor to its size.
+// DTE: MegTaiChi, ICS 2022, which adds the free bytes beside a tensor to its size. Departure: what a window holds beyond
+// the request may count (`surplus`).
 #pragma once
 
 #include <algorithm>
