@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "online_sim.jsonl"
 PAGE = ROOT / "docs" / "online-benchmarks.md"
 POLICIES = ("coop", "coop-paper", "dtr", "dtr+ghosts", "dte", "dte+ghosts", "lru", "dtr-ideal")
+_MOST_SHOWN = 10
 Row = dict[str, Any]
 _ORIGIN = (
     "Written by `python -m benchmarks.online_sim.report` from "
@@ -164,19 +165,22 @@ def compared(rows: Sequence[Row], networks: Sequence[str], ours: str, other: str
     """Wins and losses in words."""
     sweep = {(row["policy"], row["network"], row["ratio"]): row for row in of(rows, "sweep")}
     both = [
-        (sweep[ours, network, ratio]["overhead"], sweep[other, network, ratio]["overhead"])
+        (network, ratio, sweep[ours, network, ratio]["overhead"], sweep[other, network, ratio]["overhead"])
         for network in networks
         for ratio in RATIOS
         if sweep[ours, network, ratio]["completed"] and sweep[other, network, ratio]["completed"]
     ]
-    lower = sum(mine <= theirs for mine, theirs in both)
+    losses = [(network, ratio, mine, theirs) for network, ratio, mine, theirs in both if mine > theirs]
+    shown = [f"{network} {ratio} ({mine:.3f}, {theirs:.3f})" for network, ratio, mine, theirs in losses]
+    exceptions = f" (not on {', '.join(shown)})" if 0 < len(shown) <= _MOST_SHOWN else ""
     least = {
         (row["policy"], row["network"]): row["memory_ratio"] if row["memory_ratio"] is not None else 9.0
         for row in of(rows, "minimum")
     }
     higher = [name for name in networks if least[ours, name] > least[other, name]]
     lost = f"higher on {', '.join(higher)}" if higher else "lower or equal on all networks"
-    return f"overhead at most theirs at {lower} of {len(both)} points that both complete; lowest budget {lost}."
+    num_won = len(both) - len(losses)
+    return f"overhead at most theirs at {num_won} of {len(both)} points that both complete{exceptions}; lowest budget {lost}."
 
 
 def overheads(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
