@@ -180,7 +180,8 @@ def compared(rows: Sequence[Row], networks: Sequence[str], ours: str, other: str
     higher = [name for name in networks if least[ours, name] > least[other, name]]
     lost = f"higher on {', '.join(higher)}" if higher else "lower or equal on all networks"
     num_won = len(both) - len(losses)
-    return f"overhead at most theirs at {num_won} of {len(both)} points that both complete{exceptions}; lowest budget {lost}."
+    won = f"{num_won} of {len(both)} points that both complete"
+    return f"overhead at most theirs at {won}{exceptions}; lowest budget {lost}."
 
 
 def overheads(rows: Sequence[Row], networks: Sequence[str]) -> Iterable[str]:
