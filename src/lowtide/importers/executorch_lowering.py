@@ -11,10 +11,7 @@ libraries that nobody asked for.
 from __future__ import annotations
 
 import importlib
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Protocol
@@ -25,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from lowtide.errors import CompileError, FormatError, LowtideError, MissingDependency
 from lowtide.importers.executorch_runtime import METHOD
+from lowtide.importers.quiet import without_notices
 from lowtide.importers.torch_export import evaluating, one_line
 
 __all__ = [
@@ -35,7 +33,6 @@ __all__ = [
     "executorch_version",
     "export_for_executorch",
     "planned_buffer_bytes",
-    "without_notices",
 ]
 
 DELEGATES = ("portable", "xnnpack")
@@ -176,17 +173,3 @@ def planned_buffer_bytes(data: bytes, where: str = "the program") -> int:
 def _said_by(error: Exception) -> str:
     """What ExecuTorch says, in one line; the places that it names are its own."""
     return " ".join(str(error).split())[:_LONGEST_MESSAGE].rstrip(".") or type(error).__name__
-
-
-@contextmanager
-def without_notices() -> Iterator[None]:
-    """Neither log lines below an error nor warnings of deprecation: they tell users nothing that they could act on."""
-    before = logging.root.manager.disable
-    logging.disable(max(before, logging.WARNING))
-    try:
-        with warnings.catch_warnings():
-            for category in (FutureWarning, DeprecationWarning, PendingDeprecationWarning):
-                warnings.simplefilter("ignore", category)
-            yield
-    finally:
-        logging.disable(before)

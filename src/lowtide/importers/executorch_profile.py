@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 from lowtide.errors import CompileError
-from lowtide.importers.executorch_lowering import ExecutorchLowering, executorch_module, without_notices
+from lowtide.importers.executorch_lowering import ExecutorchLowering, executorch_module
+from lowtide.importers.quiet import without_notices
 from lowtide.importers.runtime_process import NoAnswer, run_runtime
 
 __all__ = ["profile_instructions"]

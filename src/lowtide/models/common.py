@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lowtide.errors import InputError, MissingDependency
+from lowtide.importers.quiet import without_notices
 
 __all__ = [
     "DTYPES",
@@ -113,7 +114,9 @@ def import_transformers() -> ModuleType:
         MissingDependency: It is not installed.
     """
     try:
-        module = importlib.import_module("transformers")
+        with without_notices():  # torchao, which it imports where it is there, warns of libraries for GPUs
+            module = importlib.import_module("transformers")
+            importlib.import_module("transformers.modeling_utils")
     except ImportError as error:
         raise MissingDependency("transformers", extra="demo", needed_for="this model of lowtide.models") from error
     # Its one-time warnings would break torch.compile(fullgraph=True), and its advice is not about our models.
