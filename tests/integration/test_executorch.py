@@ -278,7 +278,11 @@ def test_what_does_not_help_is_not_written(in_folder: Path, capsys: pytest.Captu
 
 def test_a_plan_for_another_model_is_refused(in_folder: Path, capsys: pytest.CaptureFixture[str], sources: Any) -> None:
     save_plan(smallest(sources["dense"]).plan, Path("plan.json"))
-    assert main(["export", "executorch:executorch_nets:wide", "plan.json", "-o", "small.pte"]) == 1
+    for model in ("executorch:executorch_nets:wide", "executorch_nets:wide"):
+        assert main(["export", model, "plan.json", "-o", "small.pte"]) == 1
+        assert "lowtide plan executorch:executorch_nets:wide --budget min -o plan.json makes one" in " ".join(
+            capsys.readouterr().err.split()
+        )
     assert not list(in_folder.glob("*.pte*"))
 
 

@@ -20,8 +20,8 @@ from lowtide.cli.output import (
     print_text,
 )
 from lowtide.cli.sources import EXECUTORCH, add_working_folder_to_path, is_target, read_target
-from lowtide.errors import InputError
-from lowtide.ir.serde import load_plan, write_bytes_atomically
+from lowtide.errors import InputError, PlanRejected
+from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
 from lowtide.measure import ChildFailed
 from lowtide.units import format_bytes
 
@@ -115,6 +115,11 @@ def export_executorch_model(model: str, plan_file: Path, output: Path, *, check:
     add_working_folder_to_path()
     with StdoutKeptClean():
         source = import_target(model, is_profiled=False)
+        if plan.graph_sha256 != graph_sha256(source.graph):
+            planned = model if model.startswith(tuple(EXECUTORCH)) else f"executorch:{model}"
+            raise PlanRejected(
+                "graph", f"the plan is for another graph: lowtide plan {planned} --budget min -o plan.json makes one"
+            )
         exported = export_executorch(source, api.verify(source.graph, plan))
     checked = None
     if check:
