@@ -107,6 +107,13 @@ def test_the_buffer_now_is_what_executorch_makes_without_us(sources: dict[str, E
     assert sources["dense"].graph.meta["planned_buffer_bytes"] == plan.non_const_buffer_sizes[1]
 
 
+def test_a_module_that_was_exported_before_is_taken(sources: dict[str, ExecutorchImport]) -> None:
+    """As quantisation hands it over; such a module refuses to be put into evaluation mode."""
+    model, inputs = nets.dense()
+    exported = torch.export.export(model.eval(), inputs, strict=False).module()
+    assert imported((exported, inputs)).buffer_bytes == sources["dense"].buffer_bytes
+
+
 def test_sizes_and_aliases_of_the_graph(sources: dict[str, ExecutorchImport]) -> None:
     graph = sources["forms"].graph
     by_op = {node.op: node for node in graph.nodes}

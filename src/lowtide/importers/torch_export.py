@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,8 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
     training_by_module = {module: module.training for module in model.modules()}
     if any(training_by_module.values()):
         _logger.info("inference capture: %s is captured in evaluation mode", type(model).__name__)
-    model.eval()
+    with suppress(NotImplementedError):  # a module that torch.export made has its mode built in
+        model.eval()
     try:
         yield
     finally:
