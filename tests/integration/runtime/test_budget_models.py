@@ -14,13 +14,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import budget_cases as cases
 import budget_models as zoo
+import torch
 
 from lowtide import models
 
 _WITH_TRANSFORMERS = {"bert", "gpt2", "gpt2_eager_attention", "swin"}
 _RATIOS = (0.7, 0.5, 0.4)
-_UNREACHED: dict[str, set[float]] = {"supernet": {0.4}}
-"""Where one op of so small a model needs more than the budget leaves."""
+_HAS_AVX512 = "AVX512" in torch.backends.cpu.get_cpu_capability()
+_UNREACHED: dict[str, set[float]] = {"supernet": {0.5, 0.4} if _HAS_AVX512 else {0.4}}
+"""Where an op of so small a model needs more than the budget leaves: oneDNN's scratch, more with wider vectors."""
 
 pytestmark = pytest.mark.usefixtures("shim")
 
