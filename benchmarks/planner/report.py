@@ -106,17 +106,15 @@ def _describe_runs(results: Results) -> list[str]:
         + ", ".join(f"{package} {version}" for package, version in run["packages"].items())
         for run in results.runs
     )
-    loads = [run["load_average_at_start"][0] for run in results.runs]
-    started = sorted(run["started"] for run in results.runs)
-    commits = dict.fromkeys(run["commit"] for run in results.runs)
     lines = [f"- {machine}." for machine in machines]
-    if loads:
+    if results.runs:
+        loads = [run["load_average_at_start"][0] for run in results.runs]
         words = (
-            f"- Measured from {started[0]} to after {started[-1]} at commits {', '.join(commits)}; load average at the "
-            f"start of a run {min(loads):.1f} to {max(loads):.1f}. Time limits are on the clock: with other work on "
-            "the machine a planner gets less out of them than it could, so CPU time is given for what it took."
+            f"- Load average at the start of a run {min(loads):.1f} to {max(loads):.1f}. Time limits are on the clock: "
+            "with other work on the machine a planner gets less out of them than it could, so CPU time is given for "
+            "what it took."
         )
-        lines.append(words)
+        lines += [words, *_describe_times(results)]
     threads = sorted({cell.threads for cell in results.outcome_by_cell})
     return [
         *lines,
@@ -125,6 +123,25 @@ def _describe_runs(results: Results) -> list[str]:
             f"given order, TDI in percent. Threads: {', '.join(map(str, threads)) or '-'}. CPU time: all threads, "
             "planning only."
         ),
+    ]
+
+
+def _describe_times(results: Results) -> list[str]:
+    """From which runs the cells of each part are, a line for each set of commits."""
+    runs_by_kind: dict[tuple[str, str], set[int]] = {}
+    for cell, run in results.run_by_cell.items():
+        runs_by_kind.setdefault((f"{cell.part} in {cell.seconds:g} s", cell.contender), set()).add(run)
+    contenders_by_words: dict[str, dict[str, list[str]]] = {}
+    for (part, contender), runs in runs_by_kind.items():
+        days = sorted(results.runs[run]["started"][:10] for run in runs)
+        commits = dict.fromkeys(results.runs[run]["commit"] for run in sorted(runs))
+        words = f"{' to '.join(dict.fromkeys((days[0], days[-1])))} at {', '.join(commits)}"
+        contenders_by_words.setdefault(words, {}).setdefault(part, []).append(contender)
+    return [
+        f"- Measured {words}: "
+        + "; ".join(f"{part} ({', '.join(contenders)})" for part, contenders in contenders_by_part.items())
+        + "."
+        for words, contenders_by_part in contenders_by_words.items()
     ]
 
 

@@ -16,10 +16,17 @@ FORMAT, VERSION = "lowtide.benchmark.planner", 2
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Outcomes by cell, and the machine records of the runs that measured them."""
+    """Outcomes by cell, and the machine records of the runs that measured them.
+
+    Attributes:
+        runs: In the order of the file.
+        outcome_by_cell: The last outcome of each cell.
+        run_by_cell: Which run that outcome is from: its place in ``runs``.
+    """
 
     runs: tuple[dict[str, Any], ...]
     outcome_by_cell: dict[Cell, Outcome]
+    run_by_cell: dict[Cell, int]
 
     def part(self, name: str) -> dict[Cell, Outcome]:
         return {cell: outcome for cell, outcome in self.outcome_by_cell.items() if cell.part == name}
@@ -88,8 +95,17 @@ def read_results(path: Path) -> Results:
     for run in runs:
         if (run["format"], run["version"]) != (FORMAT, VERSION):
             raise ValueError(f"{path}: holds {run['format']} {run['version']}, not {FORMAT} {VERSION}: move it away")
-    cells = (record for record in records if record["record"] == "cell")
-    return Results(runs, {cell_from_dict(one["cell"]): outcome_from_dict(one["outcome"]) for one in cells})
+    outcome_by_cell: dict[Cell, Outcome] = {}
+    run_by_cell: dict[Cell, int] = {}
+    num_runs = 0
+    for record in records:
+        if record["record"] == "run":
+            num_runs += 1
+        elif record["record"] == "cell":
+            cell = cell_from_dict(record["cell"])
+            outcome_by_cell[cell] = outcome_from_dict(record["outcome"])
+            run_by_cell[cell] = num_runs - 1
+    return Results(runs, outcome_by_cell, run_by_cell)
 
 
 def summarize(outcome_by_cell: dict[Cell, Outcome]) -> list[Summary]:

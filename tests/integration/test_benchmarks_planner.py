@@ -223,6 +223,26 @@ def test_losses_of_search_are_published(tmp_path: Path) -> None:
     assert "Nobody has a plan on third at 80 %." in text
 
 
+def test_the_page_says_which_run_its_cells_are_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, greedy = tmp_path / "results.jsonl", replace(CELL, contender="greedy")
+    for commit, cells in (("old", [CELL, greedy]), ("new", [replace(CELL, seconds=20.0)])):
+        monkeypatch.setattr(running, "_commit", lambda commit=commit: commit)
+        run(cells, path, fake("feasible", 2.0))
+    record = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
+    record["cell"] |= {"seconds": greedy.seconds, "contender": greedy.contender}  # measured again
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+    text = report.render_section(read_results(path))
+    day = read_results(path).runs[0]["started"][:10]
+    assert f"- Measured {day} at old: {CELL.part} in {CELL.seconds:g} s (search).\n" in text
+    assert f"- Measured {day} at new: " in text
+    new = text.split(f"- Measured {day} at new: ")[1].splitlines()[0]
+    assert sorted(new.rstrip(".").split("; ")) == [
+        f"{CELL.part} in 20 s (search)",
+        f"{CELL.part} in {CELL.seconds:g} s (greedy)",
+    ]
+
+
 def test_captured_graphs_have_a_gap_within_each_limit(tmp_path: Path) -> None:
     path, whole = tmp_path / "results.jsonl", {"order": "fixed", "max_copies": None}
     cell = replace(CELL, part=parts.CAPTURED, instance="net")
