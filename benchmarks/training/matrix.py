@@ -21,6 +21,8 @@ MODELS = ("unet", "resnet50_like", "gpt2", "bert", "swin")
 OPTIMIZERS = ("sgd", "adamw")
 DTYPES = ("float32", "bfloat16")
 PERCENTS = (80, 60, 45)
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"gpt2-24": ("gpt2", {"depth": 24})}
+"""Measured where asked for: a model of `lowtide.models`, and its options."""
 DROPOUT_OPTION_BY_MODEL = {"gpt2": "dropout_p", "bert": "dropout_p", "swin": "drop_path_p"}
 """What the probability is called where a model leaves something out at random by default; swin: whole branches."""
 RESULTS = Path(__file__).parents[1] / "results" / "raw" / "training_matrix.jsonl"
@@ -37,7 +39,9 @@ def report_compilation() -> dict[str, Any]:
 def main() -> int:
     """Measure what is asked for; exit code 1 if a bit differs or a peak is above its budget."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training.matrix", description=__doc__)
-    parser.add_argument("--model", action="append", choices=MODELS, help="repeat it; default: all")
+    parser.add_argument(
+        "--model", action="append", choices=(*MODELS, *VARIANTS), help="repeat it; default: all but variants"
+    )
     parser.add_argument("--optimizer", action="append", choices=OPTIMIZERS, help="repeat it; default: both")
     parser.add_argument("--dtype", action="append", choices=DTYPES, help="repeat it; default: both")
     parser.add_argument("--percent", action="append", type=int, metavar="N", help="repeat it; default: 80, 60, 45")
@@ -89,7 +93,7 @@ def measure_matrix(
     """One record per combination; each plain run is made once, in a process of its own, like every other.
 
     Args:
-        models: Names in `lowtide.models`.
+        models: Names in `lowtide.models` or `VARIANTS`.
         optimizers: ``"sgd"``, ``"adamw"``.
         dtypes: Types of the weights.
         percents: Budgets, of the plain peak.
@@ -107,15 +111,18 @@ def dropouts_of(model: str, dropouts: Sequence[float | None]) -> Sequence[float 
 
 
 def _dropout_option(model: str) -> str:
-    return DROPOUT_OPTION_BY_MODEL.get(model.removesuffix("_tiny"), "")
+    name, _ = VARIANTS.get(model, (model, {}))
+    return DROPOUT_OPTION_BY_MODEL.get(name.removesuffix("_tiny"), "")
 
 
 def _measure_model(
     model: str, optimizer: str, dtype: str, dropout: float | None, percents: Sequence[int], time_limit_seconds: float
 ) -> Iterator[dict[str, Any]]:
-    model_options = {"dtype": dtype} | ({} if dropout is None else {_dropout_option(model): dropout})
+    name, options_of_variant = VARIANTS.get(model, (model, {}))
+    dropout_options = {} if dropout is None else {_dropout_option(model): dropout}
+    model_options = {"dtype": dtype, **options_of_variant, **dropout_options}
     base: dict[str, Any] = {
-        "model": f"lowtide.models:{model}",
+        "model": f"lowtide.models:{name}",
         "model_options": model_options,
         "optimizer": optimizer,
         "dtype": dtype,

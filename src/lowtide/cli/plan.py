@@ -87,7 +87,7 @@ def plan(
             source, plan_smallest_within(seconds, planner=planner, seed=seed, threads=threads), as_json=as_json
         )
         return ExitCode.DONE
-    layouter = None if layout == "none" or is_onnx(source) else layout  # ONNX Runtime takes every tensor from malloc
+    layouter = _layouter_for(source, layout)
     with StdoutKeptClean():
         original = load_source(source, dims=dim or ())
         asked = BandsAsked(source, bands)
@@ -129,6 +129,14 @@ def plan(
         code = _finish_plan(graph, outcome, output, kept=kept, budget=budget or "", as_json=as_json)
         _write_report(graph, outcome, report, as_json=as_json)
     return ExitCode.INTERRUPTED if interruption.is_requested else code
+
+
+def _layouter_for(source: str, layout: str) -> str | None:
+    """Who gives addresses, as far as the runtime of SOURCE takes any."""
+    if layout == "none" or is_onnx(source):  # ONNX Runtime takes every tensor from malloc
+        return None
+    needs_addresses = source.startswith(tuple(EXECUTORCH))
+    return "best_fit" if needs_addresses and layout == AUTO_LAYOUT else layout
 
 
 def _check_output(output: Path | None, budget: str | None) -> None:

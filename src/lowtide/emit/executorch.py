@@ -65,7 +65,7 @@ def export_executorch(source: ExecutorchImport, verified: VerifiedPlan) -> Execu
     """
     layout = verified.plan.layout
     if layout is None:
-        raise InputError("the plan has no addresses, and ExecuTorch needs them: plan without --layout none")
+        raise InputError("the plan has no addresses, and ExecuTorch needs them: plan with --layout best_fit")
     planner = _PlannedMemory(
         verified,
         {(place.name, place.occurrence): place.offset for place in layout.placements if not place.is_workspace},
