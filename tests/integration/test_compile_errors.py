@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402
 
 import lowtide  # noqa: E402
 from lowtide.emit import torch_backend  # noqa: E402
+from lowtide.units import format_bytes  # noqa: E402
 
 HERE = Path(__file__)
 
@@ -426,7 +427,8 @@ def test_a_budget_below_the_largest_working_set(counts: str) -> None:
     assert "\n" not in message
     assert message.startswith("budget 20.0 KiB (20480 bytes) is below the smallest possible peak ")
     assert f"node {error.bottleneck_node!r} needs that for its inputs and outputs together" in message
-    assert f"(smallest budget known to work: {error.smallest_known_peak_bytes} bytes)" in message
+    assert f"(smallest budget known to work: {format_bytes(error.smallest_known_peak_bytes)}, " in message
+    assert f", {error.smallest_known_peak_bytes} bytes)" in message
     assert message.endswith("Raise the budget or make the batch smaller")
     assert ("of parameters, buffers, gradients and optimizer state" in message) == (counts == "device")
     assert error.budget_bytes == 20480 < error.largest_working_set_bytes <= error.smallest_known_peak_bytes
@@ -448,7 +450,7 @@ def test_a_budget_for_which_nothing_is_found() -> None:
         compiled(Chain(), just_above)(x)
     message = str(missed.value)
     assert " has no known plan " in message
-    assert f"(smallest budget known to work: {missed.value.smallest_known_peak_bytes} bytes)" in message
+    assert f", {missed.value.smallest_known_peak_bytes} bytes)" in message
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def print_analysis(analysis: Analysis) -> None:
                 "largest node",
                 f"{analysis.bottleneck_node or 'none'}: {format_bytes(analysis.largest_working_set_bytes)}",
             ),
-            ("smallest peak", f"{format_bytes(analysis.smallest_known_peak_bytes)}, planner {analysis.planner}"),
+            ("smallest peak", f"{format_bytes(analysis.smallest_known_peak_bytes)} so far, planner {analysis.planner}"),
         ]
     )
     print_text()
@@ -127,7 +127,10 @@ def _advise(analysis: Analysis) -> str:
         )
     if analysis.smallest_known_peak_bytes >= analysis.baseline_peak_bytes:
         return "No plan below the plain peak was found. Another planner or more time may find one."
-    return f"Recomputation helps: lowtide plan SOURCE --budget {analysis.smallest_known_peak_bytes} has a plan."
+    return (
+        f"Recomputation helps: lowtide plan SOURCE --budget {analysis.smallest_known_peak_bytes} has a plan; "
+        "--budget min looks for the smallest."
+    )
 
 
 def _gap_text(points: float) -> str:

@@ -282,7 +282,7 @@ def _in_budget_terms(error: PlanningError, budget_bytes: int, beside: int, stand
     if standing.total:
         parts.append(f"beside {format_bytes(standing.total)} of parameters, buffers, gradients and optimizer state")
     if smallest is not None:
-        parts.append(f"(smallest budget known to work: {smallest} bytes)")
+        parts.append(f"(smallest budget known to work: {format_bytes(smallest)}, {smallest} bytes)")
     return type(error)(
         " ".join(parts) + ". Raise the budget or make the batch smaller",
         budget_bytes=budget_bytes,

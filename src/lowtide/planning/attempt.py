@@ -25,6 +25,7 @@ class Attempt:
         lower_bound_duration: Proven within the scope, or None.
         incumbents: The course of the search.
         unplaced_footprint_bytes: Smallest footprint met, above the budget, where addresses were given up; else None.
+        known_bytes: Where it does not fit: the smallest budget that was asked for and got a plan; None: nobody asked.
     """
 
     budget_bytes: Bytes
@@ -36,6 +37,7 @@ class Attempt:
     lower_bound_duration: int | None = None
     incumbents: tuple[Incumbent, ...] = ()
     unplaced_footprint_bytes: Bytes | None = None
+    known_bytes: Bytes | None = None
 
     @property
     def needed_bytes(self) -> Bytes:

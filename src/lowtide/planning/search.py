@@ -21,6 +21,7 @@ from lowtide.planning.attempt import Attempt, as_answer_to, as_free_order, settl
 from lowtide.planning.facts import Facts
 from lowtide.planning.failures import PlannerFailed
 from lowtide.planning.fitting import lower_until_it_fits
+from lowtide.planning.smallest import smallest_known_to_work
 from lowtide.referee import Replay, VerifiedPlan, check_plan, replay
 from lowtide.units import Bytes, format_bytes
 
@@ -30,6 +31,7 @@ _logger = logging.getLogger("lowtide")
 
 _MOST_EXTRA_SECONDS = 10.0  # for what nobody asked for by name: a bound, a plan for the sake of addresses
 _MOST_SECONDS_BELOW = 1.0  # for planner and addresses each, where nothing can fit: how low the graph can go
+_MOST_SECONDS_KNOWN = 3.0  # for all tries of budgets that are to be named as known to work
 _SHORTEST_SECONDS = 0.05
 _PLANNER_SHARE = 0.75  # of a time limit that planner and bound share
 _FIRST_SHARE = 0.6  # of what the planner gets, where it may have to plan again for the sake of addresses
@@ -112,7 +114,7 @@ class Search:
         layout = None
         if self._addresses is not None:
             layout = self._addresses.place(smallest.replayed, capacity_bytes=None, most_seconds=_MOST_SECONDS_BELOW)
-        return replace(
+        smallest = replace(
             smallest,
             budget_bytes=budget_bytes,
             status=Status.INFEASIBLE,
@@ -121,6 +123,7 @@ class Search:
             lower_bound_duration=None,
             incumbents=(),
         )
+        return replace(smallest, known_bytes=least_bytes if smallest.needed_bytes <= least_bytes else None)
 
     def _laid_out(self, attempt: Attempt, *, capacity_bytes: Bytes | None = None) -> Attempt:
         """The attempt with addresses, where any are wanted; by default within its budget, if that can be."""
@@ -152,6 +155,28 @@ class Search:
             best = replace(best, status=Status.FEASIBLE, lower_bound_duration=None)
         # The search went on at larger budgets than the one now named: its course says nothing about this one.
         return replace(best, budget_bytes=best.needed_bytes, incumbents=())
+
+    def with_known_budget(self, attempt: Attempt) -> Attempt:
+        """Where it does not fit, add a budget that does: one that was asked for, if there is time for that."""
+        if attempt.fits or attempt.known_bytes is not None or self.is_over:
+            return attempt
+        started = time.perf_counter()
+        known_bytes = smallest_known_to_work(
+            attempt.needed_bytes,
+            self._works,
+            least_bytes=max(self.facts.largest_working_set_bytes, attempt.budget_bytes + 1),
+            known_bytes=self._baseline_needed_bytes,
+            is_over=lambda: self.is_over or time.perf_counter() - started > _MOST_SECONDS_KNOWN,
+        )
+        return replace(attempt, known_bytes=known_bytes)
+
+    def _works(self, budget_bytes: Bytes) -> bool:
+        """Whether a moment is enough for a plan within the budget."""
+        tried = self._consult(budget_bytes, most_seconds=_MOST_SECONDS_BELOW, is_reported=False)
+        if not tried.fits or self._addresses is None or not self.requires_addresses:
+            return tried.fits
+        layout = self._addresses.place(tried.replayed, capacity_bytes=budget_bytes, most_seconds=_MOST_SECONDS_BELOW)
+        return layout.footprint_bytes <= budget_bytes
 
     def with_bound(self, attempt: Attempt) -> Attempt:
         """Add the best lower bound, where one is wanted, is meant for the scope, and has time left."""
@@ -235,12 +260,19 @@ class Search:
 
     def _smallest_known_bytes(self, attempt: Attempt) -> Bytes:
         """What a budget must allow for the best that was met, be it the plan without recomputation."""
-        needed_bytes, baseline_bytes = attempt.needed_bytes, self.facts.baseline.peak_bytes
-        if needed_bytes <= baseline_bytes:  # as no footprint is below the peak
+        if attempt.known_bytes is not None:
+            return attempt.known_bytes
+        needed_bytes = attempt.needed_bytes
+        if needed_bytes <= self.facts.baseline.peak_bytes:  # as no footprint is below the peak
             return needed_bytes
-        if self._addresses is not None:
-            baseline_bytes = self._addresses.baseline.footprint_bytes
-        return min(needed_bytes, baseline_bytes)
+        return min(needed_bytes, self._baseline_needed_bytes)
+
+    @property
+    def _baseline_needed_bytes(self) -> Bytes:
+        """What a budget must allow for the plan without recomputation."""
+        if self._addresses is None or not self.requires_addresses:
+            return self.facts.baseline.peak_bytes
+        return self._addresses.baseline.footprint_bytes
 
     def _baseline_attempt(self, budget_bytes: Bytes) -> Attempt:
         return Attempt(
