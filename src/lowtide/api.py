@@ -137,7 +137,7 @@ def plan(
         requires_addresses=layout != AUTO_LAYOUT,
     )
     attempt = search.attempt_smallest() if budget == "min" else search.attempt(read_budget(facts, budget))
-    result = search.result(search.with_bound(attempt))
+    result = search.result(search.with_bound(search.with_known_budget(attempt)))
     log_result(result)
     return result
 
@@ -426,7 +426,7 @@ def minimum_budget(
 
 def capture(
     model: torch.nn.Module,
-    inputs: Sequence[Any],
+    inputs: Sequence[Any] | Mapping[str, Any],
     *,
     loss: Callable[..., Any] | None = None,
     inference: bool = False,
@@ -436,22 +436,26 @@ def capture(
 
     Args:
         model: The model; in training mode unless ``inference``.
-        inputs: Its positional arguments, an example.
+        inputs: Its positional arguments, an example; or a mapping of its keyword arguments.
         loss: Turns the model's output into the scalar that is differentiated; None where the output is that.
         inference: Record the forward pass only.
         costs: ``"profiled"``: each distinct op is timed here; ``"estimated"``: from sizes alone, the same anywhere.
 
     Raises:
-        InputError: ``costs`` is unknown, the inputs are no tuple or list, or a loss is given for inference.
+        InputError: ``costs`` is unknown, the inputs are no tuple, list or mapping, or a loss is given for inference.
         CompileError: The model cannot be recorded; the message names the place.
         MissingDependency: torch is not installed.
     """
     if costs not in ("profiled", "estimated"):
         raise InputError(f"costs {costs!r} must be 'profiled' or 'estimated'")
-    _check_type("inputs", inputs, (tuple, list), "a tuple of the model's positional arguments")
+    _check_type("inputs", inputs, (tuple, list, Mapping), "a tuple of the model's positional arguments, or a dict")
     if inference and loss is not None:
         raise InputError("a loss is given, but inference has none: leave out one of loss and inference")
     try:
+        if isinstance(inputs, Mapping):
+            from lowtide.importers.torch_keywords import by_position
+
+            model, inputs = by_position(model, inputs)
         if inference:
             from lowtide.importers.torch_export import capture_inference
 
@@ -557,7 +561,7 @@ def _planning(
             should_stop=None,
         )
         search = Search(facts, planner, request, keep_order=False, bound=False, started=started)
-        result = search.result(search.attempt(max(budget_bytes, 1)))
+        result = search.result(search.with_known_budget(search.attempt(max(budget_bytes, 1))))
         return result, require_plan(result, graph)
 
     return plan_graph

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -187,10 +187,14 @@ def _read_returned(target: str, returned: object) -> tuple[Any, tuple[Any, ...],
     loss = returned[2] if len(returned) == 3 else None
     if not callable(model):
         raise InputError(f"{target} {_RETURNS}: the model is {_kind_of(model)}")
-    if not isinstance(inputs, tuple | list):
-        raise InputError(f"{target} {_RETURNS}: the example inputs are {_kind_of(inputs)}, write a tuple")
+    if not isinstance(inputs, tuple | list | Mapping):
+        raise InputError(f"{target} {_RETURNS}: the example inputs are {_kind_of(inputs)}, write a tuple or a dict")
     if loss is not None and not callable(loss):
         raise InputError(f"{target} {_RETURNS}: the loss function is {_kind_of(loss)}")
+    if isinstance(inputs, Mapping):
+        from lowtide.importers.torch_keywords import by_position
+
+        return *by_position(model, inputs), loss
     return model, tuple(inputs), loss
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from lowtide.errors import InputError
+from lowtide.importers.torch_keywords import by_position
 from lowtide.measure.errors import NotRepeatable
 from lowtide.measure.meter import Meter, active_meter, is_meter_active
 from lowtide.measure.numerics import Difference, TensorDigest, compare_digests, compare_tensors, digest_tensor
@@ -214,7 +215,10 @@ def _build_trainer(run: TrainingRun) -> _Trainer:
     example = resolve_target(run.model)(**run.model_options)
     if not (isinstance(example, tuple) and len(example) in (2, 3) and isinstance(example[0], nn.Module)):
         raise InputError(f"{run.model!r} must return (model, example_inputs) or (model, example_inputs, loss_function)")
-    model, inputs = cast_example(example[0], tuple(example[1]), dtype=run.dtype)
+    model, given = example[0], example[1]
+    if isinstance(given, Mapping):
+        model, given = by_position(model, given)
+    model, inputs = cast_example(model, tuple(given), dtype=run.dtype)
     return _Trainer(
         run=run, model=model, inputs=inputs, loss_function=example[2] if len(example) == 3 else _default_loss
     )

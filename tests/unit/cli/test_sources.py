@@ -76,7 +76,7 @@ def targets(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("cli_targets:single", "what it returned is of type builtin_function_or_method"),
         ("cli_targets:four", "what it returned is a tuple of 4"),
         ("cli_targets:no_model", "the model is of type int"),
-        ("cli_targets:no_inputs", "the example inputs are of type int, write a tuple"),
+        ("cli_targets:no_inputs", "the example inputs are of type int, write a tuple or a dict"),
         ("cli_targets:no_loss", "the loss function is of type str"),
         (
             "cli_broken_target:f",
