@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from lowtide.errors import InputError
 from lowtide.ir import Layout
 from lowtide.layouts.protocol import Layouter, LayoutRequest
-from lowtide.layouts.table import layouter_named
+from lowtide.layouts.table import LAYOUTERS, layouter_named
 from lowtide.planning.facts import Facts
 from lowtide.referee import Replay
 from lowtide.units import Bytes
 
-__all__ = ["AUTO_LAYOUT", "Addresses", "choose_layouter"]
+__all__ = ["AUTO_LAYOUT", "NO_LAYOUT", "Addresses", "choose_layouter"]
 
 AUTO_LAYOUT = "auto"
 """Addresses by best_fit where they fit the budget; else a plan without, whose live bytes do."""
+
+NO_LAYOUT = "none"
+"""As None: no addresses."""
 
 _AUTO_LAYOUTER = "best_fit"
 
@@ -27,15 +30,20 @@ _LEAST_SECONDS = 0.2  # even when the time is over: a plan without addresses is 
 
 
 def choose_layouter(layout: str | Layouter | None) -> Layouter | None:
-    """The layouter itself, the one of a name or of ``"auto"``, or None for plans without addresses.
+    """The layouter itself, the one of a name or of ``"auto"``, or None for plans without addresses (``"none"``).
 
     Raises:
         InputError: There is none of that name, or the object is no layouter.
     """
-    if layout is None:
+    if layout in (None, NO_LAYOUT):
         return None
+    if layout == AUTO_LAYOUT:
+        return layouter_named(_AUTO_LAYOUTER)
     if isinstance(layout, str):
-        return layouter_named(_AUTO_LAYOUTER if layout == AUTO_LAYOUT else layout)
+        if layout not in LAYOUTERS:
+            names = ", ".join((AUTO_LAYOUT, *sorted(LAYOUTERS), NO_LAYOUT))
+            raise InputError(f"layout {layout!r:.80} is not known: choose one of {names}")
+        return layouter_named(layout)
     if not isinstance(layout, Layouter):
         raise InputError(f"layout {layout!r} has no name and place: give a name, a Layouter, or None")
     return layout

@@ -131,6 +131,9 @@ def test_without_layout_the_budget_is_for_live_bytes() -> None:
     assert result.plan is not None
     assert (result.plan.layout, result.plan.footprint_bytes) == (None, None)
     assert result.plan.peak_bytes <= result.budget_bytes
+    named = api.plan(graph, budget="70%", layout="none", bound=False)
+    assert named.plan is not None
+    assert (named.plan.layout, named.plan.steps) == (None, result.plan.steps)
 
 
 @settings(max_examples=40, deadline=None)
@@ -162,7 +165,10 @@ def test_layered_graphs_fit_their_footprint_or_have_no_plan(percent: int) -> Non
 
 @pytest.mark.parametrize(
     ("layout", "text"),
-    [("tight", "layout 'tight' is not known: choose one of best_fit, exact"), (3, "layout 3 has no name and place")],
+    [
+        ("tight", "layout 'tight' is not known: choose one of auto, best_fit, exact, none"),
+        (3, "layout 3 has no name and place"),
+    ],
 )
 def test_unknown_layouts_are_refused(layout: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
