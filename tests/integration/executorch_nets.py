@@ -71,6 +71,43 @@ class WritesItsInput(nn.Module):
         return torch.cat([before, torch.relu(x) * before])
 
 
+class HandsBackItsInput(nn.Module):
+    """An input that is written and returned."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        before = torch.relu(x)
+        x.add_(1)
+        return x, before
+
+
+class ReplacesItsState(nn.Module):
+    """A state that is written with an input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(8))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        before = self.last * 1
+        self.last.copy_(x)
+        return before, self.last + 1
+
+
+class ReadsOneOfThree(nn.Module):
+    """Inputs that nobody reads, each smaller than what branches need, together larger."""
+
+    def forward(self, x: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        branches = [torch.relu(x * number).repeat(1, 8) for number in range(1, 5)]
+        return torch.cat([branch.sum(1, keepdim=True) + x for branch in branches], 1)
+
+
+class ReadsNothing(nn.Module):
+    """A constant, whatever comes in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ones(4, 4)
+
+
 class Branching(nn.Module):
     """Control flow."""
 
@@ -116,6 +153,23 @@ def counter() -> Example:
 
 def writes_its_input() -> Example:
     return WritesItsInput(), (torch.randn(2, 8),)
+
+
+def hands_back_its_input() -> Example:
+    return HandsBackItsInput(), (torch.randn(8, 8),)
+
+
+def replaces_its_state() -> Example:
+    return ReplacesItsState(), (torch.randn(8),)
+
+
+def reads_one_of_three() -> Example:
+    torch.manual_seed(3)
+    return ReadsOneOfThree(), (torch.randn(32, 32), torch.randn(200, 32), torch.randn(210, 32))
+
+
+def reads_nothing() -> Example:
+    return ReadsNothing(), (torch.randn(8, 8),)
 
 
 def branching() -> Example:

@@ -206,6 +206,19 @@ def test_elementwise_operators_in_place_give_the_same_bits(name: str) -> None:
     assert after.head_bytes == export.after.head_bytes
 
 
+def test_an_input_that_nobody_reads_is_in_the_footprint() -> None:
+    builder = TfliteBuilder()
+    x, unread, y, z = (builder.tensor(name, (1, width)) for name, width in zip("xuyz", (64, 640, 64, 64), strict=True))
+    builder.operator("ABS", [x], [y])
+    builder.operator("LOGISTIC", [y], [z])
+    data = builder.build(inputs=[x, unread], outputs=[z])
+    source = imported(data)
+    verified = api.require_plan(api.plan(source.graph, budget="min", bound=False, threads=1), source.graph)
+    export = export_tflite(source, verified)
+    assert verified.plan.footprint_bytes == 4 * (64 + 640) == export.after.head_bytes
+    assert measured_head_bytes(export.data) == 4 * (64 + 640)
+
+
 def test_order_alone_saves_a_branch() -> None:
     export = exported(MODELS["two_branches"], max_copies=1)
     assert export.before.head_bytes == 2 * 16384 + 1024

@@ -20,7 +20,7 @@ from lowtide import api  # noqa: E402
 from lowtide.cli import main  # noqa: E402
 from lowtide.emit.executorch import export_executorch  # noqa: E402
 from lowtide.emit.executorch_check import check_executorch, random_inputs  # noqa: E402
-from lowtide.errors import CompileError, FormatError, InputError  # noqa: E402
+from lowtide.errors import CompileError, FormatError, InputError, LayoutRejected  # noqa: E402
 from lowtide.importers.executorch import ExecutorchImport, import_executorch  # noqa: E402
 from lowtide.importers.executorch_lowering import export_for_executorch, planned_buffer_bytes  # noqa: E402
 from lowtide.importers.executorch_runtime import open_method  # noqa: E402
@@ -35,7 +35,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 import executorch_nets as nets  # noqa: E402
 from compile_cases import RandomPlans  # noqa: E402
 
-EXAMPLES = {"dense": nets.dense, "forms": nets.forms, "counter": nets.counter, "writes": nets.writes_its_input}
+EXAMPLES = {
+    "dense": nets.dense,
+    "forms": nets.forms,
+    "counter": nets.counter,
+    "writes": nets.writes_its_input,
+    "hands_back": nets.hands_back_its_input,
+    "replaces": nets.replaces_its_state,
+    "unread": nets.reads_one_of_three,
+    "nothing": nets.reads_nothing,
+}
 
 
 def imported(example: nets.Example, **options: Any) -> ExecutorchImport:
@@ -160,8 +169,9 @@ def test_every_plan_computes_the_same(
     source = sources[name]
     plans = RandomPlans(seed=seed, recompute_p=(0.5, 0.7, 0.9)[seed], late_p=(0.0, 0.3, 1.0)[seed])
     verified = with_steps(source, plans.steps(source.graph))
-    assert verified.replay.num_recomputes > 0
+    assert verified.replay.num_recomputes > 0 or name in ("hands_back", "replaces", "nothing")
     export = export_executorch(source, verified)
+    assert export.after_bytes == verified.plan.footprint_bytes
     assert export.num_recomputes == verified.replay.num_recomputes
     calls = calls_of(source)
     plain = outputs(source.data, tmp_path, calls)
@@ -199,6 +209,41 @@ def test_the_planned_buffer_is_the_footprint(sources: dict[str, ExecutorchImport
     structures_bytes = 2048 * verified.replay.num_recomputes
     measured_bytes = checked.before.method_bytes - checked.after.method_bytes
     assert saved_bytes - structures_bytes <= measured_bytes <= saved_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "now_bytes"),
+    [("hands_back", 784), ("replaces", 144), ("unread", 139264), ("nothing", 256)],
+)
+def test_the_peak_now_is_what_executorch_allocates(
+    name: str, now_bytes: int, sources: dict[str, ExecutorchImport]
+) -> None:
+    assert sources[name].buffer_bytes == now_bytes
+    assert baseline(sources[name].graph).peak_bytes == now_bytes
+
+
+def test_inputs_that_nobody_reads_are_in_the_footprint(sources: dict[str, ExecutorchImport]) -> None:
+    source = sources["unread"]
+    verified = smallest(source)
+    inputs_bytes = 4 * 32 * (32 + 200 + 210)
+    assert verified.plan.footprint_bytes == inputs_bytes
+    assert export_executorch(source, verified).after_bytes == inputs_bytes
+    result = api.plan(source.graph, budget=inputs_bytes - 16, bound=False, threads=1, time_limit_seconds=1)
+    assert result.status is Status.INFEASIBLE
+
+
+def test_a_buffer_above_the_footprint_is_refused(
+    sources: dict[str, ExecutorchImport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = sources["replaces"]
+    verified = smallest(source)
+    allotted = verified.plan.footprint_bytes or 0
+    monkeypatch.setattr(
+        "lowtide.emit.executorch_memory._end", lambda spec: spec.mem_offset + spec.allocated_memory + 16
+    )
+    monkeypatch.setattr("lowtide.emit.executorch_memory._check_disjoint", lambda spec, beside: None)
+    with pytest.raises(LayoutRejected, match=f"buffer of {allotted + 16} bytes of it, and the plan's footprint is"):
+        export_executorch(source, verified)
 
 
 def test_inputs_that_nobody_reads_keep_apart_from_the_others(sources: dict[str, ExecutorchImport]) -> None:

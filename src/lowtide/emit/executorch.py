@@ -18,7 +18,7 @@ from typing import Any
 from lowtide.emit.executorch_memory import AddressBook
 from lowtide.emit.executorch_rewrite import rewrite
 from lowtide.emit.program import Program, program_of
-from lowtide.errors import InputError
+from lowtide.errors import InputError, LayoutRejected
 from lowtide.importers.executorch import ExecutorchImport
 from lowtide.importers.executorch_graph import graph_from_lowered
 from lowtide.importers.executorch_lowering import executorch_module, planned_buffer_bytes
@@ -62,6 +62,7 @@ def export_executorch(source: ExecutorchImport, verified: VerifiedPlan) -> Execu
     Raises:
         CompileError: ExecuTorch cannot take the model.
         InputError: The plan has no addresses.
+        LayoutRejected: The planned buffer of the new file is larger than the plan's footprint: lowtide's mistake.
     """
     layout = verified.plan.layout
     if layout is None:
@@ -71,21 +72,24 @@ def export_executorch(source: ExecutorchImport, verified: VerifiedPlan) -> Execu
         {(place.name, place.occurrence): place.offset for place in layout.placements if not place.is_workspace},
     )
     data = source.lowering.lower(planner)
+    after_bytes = planned_buffer_bytes(data, source.lowering.name)
+    _check_footprint(after_bytes - planner.padding_bytes, verified)
     return ExecutorchExport(
         data=data,
         before_bytes=source.buffer_bytes,
-        after_bytes=planned_buffer_bytes(data, source.lowering.name),
+        after_bytes=after_bytes,
         num_recomputes=verified.replay.num_recomputes,
         size_delta_bytes=len(data) - len(source.data),
     )
 
 
 class _PlannedMemory:
-    """Takes the place of ExecuTorch's memory planner."""
+    """Takes the place of ExecuTorch's memory planner; afterwards ``padding_bytes`` is what ExecuTorch added."""
 
     def __init__(self, verified: VerifiedPlan, offset_by_copy: Mapping[tuple[str, int], int]) -> None:
         self.verified = verified
         self.offset_by_copy = offset_by_copy
+        self.padding_bytes = 0
 
     def run(self, graph_module: Any, graph_signature: Any = None) -> Any:
         """Rewrite a method as planned, and give its tensors the planned addresses."""
@@ -96,16 +100,24 @@ class _PlannedMemory:
         spec_by_copy = rewrite(graph_module, lowered, program)
         book = AddressBook((spec, self.offset_by_copy[copy]) for copy, spec in self._placed(program, spec_by_copy))
         passes = executorch_module("executorch.exir.passes")
-        return passes.MemoryPlanningPass(memory_planning_algo=book.place).run(graph_module, graph_signature)
+        planned = passes.MemoryPlanningPass(memory_planning_algo=book.place).run(graph_module, graph_signature)
+        self.padding_bytes = book.padding_bytes
+        return planned
 
     def _placed(self, program: Program, spec_by_copy: Mapping[tuple[str, int], Any]) -> list[tuple[Any, Any]]:
-        """The copies that own bytes of the buffer; inputs that nobody reads, which a plan may drop at once, apart."""
-        graph = self.verified.graph
-        unread = {
-            name for name in graph.input_by_name if not graph.readers_by_value[name] and name not in graph.outputs
-        }
+        """The copies that own bytes of the buffer."""
         return [
             (copy, spec_by_copy[copy])
             for copy, storage in program.storage_by_copy.items()
-            if copy == storage and copy in self.offset_by_copy and copy[0] not in unread
+            if copy == storage and copy in self.offset_by_copy
         ]
+
+
+def _check_footprint(needed_bytes: int, verified: VerifiedPlan) -> None:
+    footprint_bytes = verified.plan.footprint_bytes
+    if footprint_bytes is not None and needed_bytes > footprint_bytes:
+        raise LayoutRejected(
+            "footprint",
+            f"nothing is written: ExecuTorch makes a planned buffer of {needed_bytes} bytes of it, and the plan's "
+            f"footprint is {footprint_bytes} bytes; please report this bug",
+        )

@@ -7,6 +7,7 @@ from typing import Any
 
 from lowtide.emit.means import Means, PlanSmallest, try_means
 from lowtide.importers.executorch import ExecutorchImport
+from lowtide.importers.held_inputs import INPUTS_OP
 from lowtide.referee import baseline
 
 __all__ = ["ExecutorchAnalysis", "analyze_executorch"]
@@ -60,7 +61,7 @@ def analyze_executorch(source: ExecutorchImport, plan_smallest: PlanSmallest) ->
     """
     return ExecutorchAnalysis(
         model=source.graph.name,
-        num_instructions=sum(not node.is_view for node in source.graph.nodes),
+        num_instructions=sum(not node.is_view and node.op != INPUTS_OP for node in source.graph.nodes),
         delegate=source.lowering.delegate,
         buffer_bytes=source.buffer_bytes - source.padding_bytes,
         padding_bytes=source.padding_bytes,

@@ -1,8 +1,8 @@
 """Addresses of a plan in ExecuTorch's planned buffer.
 
-┌──────────┐ planned: at its offset          the rest (inputs that nobody reads, results that ExecuTorch adds):
+┌──────────┐ planned: at its offset          the rest, if ExecuTorch should add tensors of its own:
 │ conv     │ ┌────────┐                      the lowest gap among those that live at the same time
-└──────────┘ └────────┘ ░░ unread input
+└──────────┘ └────────┘ ░░ added
 """
 
 from __future__ import annotations
@@ -19,10 +19,15 @@ _BUFFER = 1
 
 
 class AddressBook:
-    """Prescribed offsets, as an algorithm for ExecuTorch's ``MemoryPlanningPass``."""
+    """Prescribed offsets, as an algorithm for ExecuTorch's ``MemoryPlanningPass``.
+
+    Attributes:
+        padding_bytes: What ExecuTorch wanted behind the last tensor.
+    """
 
     def __init__(self, offsets: Iterable[tuple[Any, int]]) -> None:
         self._placed = list(offsets)  # holds the specs, so that their ids stay theirs
+        self.padding_bytes = 0
         self._offset_by_spec = {id(spec): offset for spec, offset in self._placed}
 
     def place(
@@ -44,6 +49,7 @@ class AddressBook:
             LayoutRejected: Two tensors that live at the same time share an address: lowtide's mistake.
         """
         del graph_module, graph_signature
+        self.padding_bytes = extra_padding
         all_specs = list(specs)
         for spec in all_specs:
             spec.realign(alignment)

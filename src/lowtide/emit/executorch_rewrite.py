@@ -69,7 +69,7 @@ class _Rewriting:
 
     def _execute(self, execution: Execution, occurrence: int) -> None:
         """Put the fx nodes of an execution before the output: behind all that were put there so far."""
-        members = self.lowered.fx_nodes_by_node[execution.node]
+        members = self.lowered.fx_nodes_by_node.get(execution.node, ())
         specs = self._specs(execution, occurrence)
         new_by_old: dict[fx.Node, fx.Node] = {}
         self.new_by_old[execution.node, occurrence] = new_by_old
@@ -127,11 +127,18 @@ class _Rewriting:
 
     def _return_kept_copies(self) -> None:
         specs = {
-            id(self.lowered.spec_by_value[value]): self.spec_by_copy[self.program.kept[value]]
+            id(self.lowered.spec_by_value[value]): self.spec_by_copy[self._returned_copy(value)]
             for value in self.lowered.graph.outputs
         }
         self.output.args = fx.map_arg(self.output.args, lambda source: self._holder(source, self.program.kept))
         self.output.meta["spec"] = _with_specs(self.output.meta["spec"], specs)
+
+    def _returned_copy(self, value: str) -> Copy:
+        """Where the result of an op in place is returned, what it wrote over: ExecuTorch would allocate it again."""
+        kept = self.program.kept[value]
+        producer = self.lowered.graph.producer_by_value.get(value)
+        is_in_place = producer is not None and producer.is_view and producer.name in self.lowered.executed
+        return self.program.storage_by_copy[kept] if is_in_place else kept
 
 
 def _with_specs(structure: Any, spec_by_id: Mapping[int, Any]) -> Any:

@@ -112,6 +112,8 @@ def _operators(source: TfliteImport, program: Program, tensor_by_copy: Mapping[C
     originals = source.file.subgraph.operators
     operators = [originals[position] for position in source.folded]
     for execution in program.executions:
+        if execution.node not in source.operator_by_node:  # it only holds inputs
+            continue
         original = originals[source.operator_by_node[execution.node]]
         new_by_old = {
             source.tensor_by_value[name]: tensor_by_copy[touched]
@@ -131,11 +133,7 @@ def _mapped(indices: Any, new_by_old: Mapping[int, int]) -> Any:
 def _offsets(
     verified: VerifiedPlan, program: Program, tensor_by_copy: Mapping[Copy, int], num_tensors: int
 ) -> list[int] | None:
-    """The offset of every tensor, -1 where it has none; None for a plan without addresses.
-
-    The caller writes all inputs before anything runs. A plan may drop those that no node reads before its first step,
-    and then they have no address of their own: the runtime finds them one.
-    """
+    """The offset of every tensor, -1 where it has none; None for a plan without addresses."""
     layout = verified.plan.layout
     if layout is None:
         return None
@@ -144,12 +142,10 @@ def _offsets(
         for placement in layout.placements
         if not placement.is_workspace
     }
-    graph = verified.graph
-    unread = {name for name in graph.input_by_name if not graph.readers_by_value[name] and name not in graph.outputs}
     offsets = [_ONLINE] * num_tensors
     for touched, storage in program.storage_by_copy.items():
         offset = offset_by_copy.get(storage)
-        if offset is not None and storage[0] not in unread:
+        if offset is not None:
             offsets[tensor_by_copy[touched]] = offset
     return offsets
 

@@ -82,7 +82,7 @@ def analyze_tflite(source: TfliteImport, plan_smallest: PlanSmallest) -> TfliteA
     in_place = plan_smallest(import_tflite(source.file, in_place=True).graph, keep_order=False, max_copies=1)
     return TfliteAnalysis(
         model=graph.name,
-        num_operators=len(graph.nodes),
+        num_operators=len(source.operator_by_node),
         arena_bytes=arena.head_bytes,
         live_bytes=arena.live_bytes,
         largest_working_set_bytes=means.largest_working_set_bytes,

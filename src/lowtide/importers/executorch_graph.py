@@ -4,10 +4,10 @@
     op.out(..., out=alloc) ─▶ getitem     one node; a value per tensor that is allocated for it
     view(base)                            a view: shares the tensor of its base, executes nothing
     call_delegate(...)                    a node that runs once
-    placeholder                           user input: in the planned buffer until its last reader; weights: constant
+    placeholder                           user input: in the planned buffer until its last reader, and, read or not,
+                                          before anything runs (``held_inputs``); weights: constant
                                           a state, which is written: in the planned buffer, from beginning to end
-    copy_(state, new)                     writes a state in place; where the program returns it, ExecuTorch allocates
-                                          that result once more
+    copy_(state, new)                     writes a state in place: its result is the state
 
 Sizes are rounded up to 16 bytes, as ExecuTorch's planner does it. Sizes of delegates' own memory are not known to it.
 """
@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from lowtide.errors import CompileError
 from lowtide.importers.executorch_lowering import executorch_module, executorch_version
+from lowtide.importers.held_inputs import with_inputs_held
 from lowtide.importers.torch_graph import module_path
 from lowtide.importers.torch_rng import is_rng
 from lowtide.ir import Graph, Input, InputKind, Node, Value
@@ -42,7 +43,8 @@ class LoweredGraph:
 
     Attributes:
         graph: Its nodes have the names of the fx nodes that compute; durations are 1, of views 0.
-        fx_nodes_by_node: Of each node the fx nodes that belong together: allocations, the one that computes, getitems.
+        fx_nodes_by_node: Of each node the fx nodes that belong together: allocations, the one that computes, getitems;
+            a node that only holds inputs has none and is absent.
         node_by_fx_node: The other way round.
         spec_by_value: ExecuTorch's ``TensorSpec`` of each value.
         value_by_spec: The value of a spec, by the spec's ``id``.
@@ -105,12 +107,14 @@ class _Import:
             elif fx_node.op == "call_function" and not self._belongs_to_another(fx_node):
                 self._add_node(fx_node)
         output = next(iter(self.fx_graph.find_nodes(op="output")))
+        outputs = tuple(dict.fromkeys(value for entry in output.all_input_nodes for value in self._values_of(entry)))
+        nodes = with_inputs_held(self.inputs, self.nodes, outputs)
         graph = Graph(
             name=self.name,
             inputs=tuple(self.inputs),
-            nodes=tuple(self.nodes),
-            outputs=tuple(dict.fromkeys(value for entry in output.all_input_nodes for value in self._values_of(entry))),
-            order=tuple(node.name for node in self.nodes),
+            nodes=nodes,
+            outputs=outputs,
+            order=tuple(node.name for node in nodes),
             alignment=ALIGNMENT,
             meta={"source": "executorch", "runtime": f"executorch {executorch_version()}"},
         )
@@ -148,9 +152,8 @@ class _Import:
             return
         self._check_target(fx_node)
         read = self._values_read(fx_node)
-        written_over = self._written_over(fx_node)
-        alias_of = None if all(user.op == "output" for user in fx_node.users) else written_over
-        in_sequence = is_rng(fx_node) or written_over is not None or not self.states.isdisjoint(read)
+        alias_of = self._written_over(fx_node)
+        in_sequence = is_rng(fx_node) or alias_of is not None or not self.states.isdisjoint(read)
         specs = tensor_specs(fx_node)
         values = [f"{fx_node.name}.out{index if len(specs) > 1 else ''}" for index in range(len(specs))]
         for value, spec in zip(values, specs, strict=True):

@@ -1,6 +1,7 @@
 """.tflite models as a Graph, as TensorFlow Lite Micro executes them: operators in the order of the file, one arena.
 
     subgraph inputs ─▶ user inputs (the arena may reuse their bytes)      buffers with data ─▶ constant (flash)
+                       all of them are there, read or not, before anything runs (``held_inputs``)
     operators ──────▶ nodes, scratch of their kernels as workspace        variable tensors ──▶ state (persistent)
     RESHAPE & co. ──▶ views: their kernels copy nothing where input and output have one address
     DEQUANTIZE of float16 weights, DENSIFY ─▶ constant, too: LiteRT keeps their results, the operators are no nodes
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from lowtide.errors import FormatError
+from lowtide.importers.held_inputs import with_inputs_held
 from lowtide.importers.tflite_file import TfliteFile, op_name, read_tflite, text_of
 from lowtide.importers.tflite_ops import (
     duration_ns,
@@ -50,7 +52,7 @@ class TfliteImport:
         file: The file.
         graph: What is planned.
         tensor_by_value: Which tensor each value is.
-        operator_by_node: Which operator each node is.
+        operator_by_node: Which operator each node is; one that only holds inputs is none and absent.
         folded: Operators that are no nodes: they unpack weights before anything else.
     """
 
@@ -123,12 +125,15 @@ class _Import:
                 last_in_sequence = node.name
             known.update(present(operator.outputs))
         self._check_outputs(known)
+        inputs = self._graph_inputs()
+        outputs = tuple(dict.fromkeys(self.value_names[index] for index in self.outputs))
+        all_nodes = with_inputs_held(inputs, nodes, outputs)
         graph = Graph(
             name=Path(self.file.where).stem,
-            inputs=self._graph_inputs(),
-            nodes=tuple(nodes),
-            outputs=tuple(dict.fromkeys(self.value_names[index] for index in self.outputs)),
-            order=tuple(node.name for node in nodes),
+            inputs=inputs,
+            nodes=all_nodes,
+            outputs=outputs,
+            order=tuple(node.name for node in all_nodes),
             alignment=ARENA_ALIGNMENT,
             meta={
                 "source": "tflite",
