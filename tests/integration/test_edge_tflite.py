@@ -257,6 +257,29 @@ def test_views_share_one_address() -> None:
     assert check_tflite(MODELS["views"], export.data, repeats=0).is_passed
 
 
+def test_addresses_above_two_gigabytes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A .tflite file has 32 bits for each."""
+    monkeypatch.chdir(tmp_path)
+    builder = TfliteBuilder()
+    x, y, z, last = (builder.tensor(name, (1, 16384, 16384, 3)) for name in "xyzl")
+    builder.operator("RELU", [x], [y])
+    builder.operator("ABS", [x], [z])
+    builder.operator("ADD", [y, z], [last], options="AddOptions")
+    Path("big.tflite").write_bytes(builder.build(inputs=[x], outputs=[last]))
+    assert main(["plan", "big.tflite", "--budget", "min", "--time-limit", "1", "-o", "plan.json"]) == 0
+    capsys.readouterr()
+    for arguments in (["plan.json"], ["--bands", "4"]):
+        assert main(["export", "big.tflite", *arguments, "-o", "out.tflite"]) == 2
+        assert (
+            "a .tflite file prescribes addresses below 2 GiB only: plan with --layout none" in capsys.readouterr().err
+        )
+    arguments = ["--budget", "min", "--layout", "none", "--time-limit", "1", "-o", "plan.json"]
+    assert main(["plan", "big.tflite", *arguments]) == 0
+    assert main(["export", "big.tflite", "plan.json", "-o", "out.tflite", "--force"]) == 0
+
+
 def test_without_a_layout_the_runtime_packs() -> None:
     export = exported(MODELS["two_branches"], layout=None)
     assert not export.after.is_prescribed

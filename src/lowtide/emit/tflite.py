@@ -21,6 +21,7 @@ import numpy as np
 
 from lowtide.emit.program import Copy, Program, program_of
 from lowtide.emit.tflite_writer import pack_model, with_appended
+from lowtide.errors import FormatError
 from lowtide.importers.tflite import TfliteImport
 from lowtide.importers.tflite_arena import OFFLINE_METADATA, MicroArena, micro_arena
 from lowtide.importers.tflite_file import TfliteFile, op_name, parse_tflite, text_of
@@ -32,6 +33,8 @@ __all__ = ["TfliteExport", "export_tflite"]
 _METADATA_VERSION = 1
 _ONLY_SUBGRAPH = 0
 _ONLINE = -1
+_LARGEST_OFFSET = 2**31 - 1
+"""The metadata has 32 bits for each."""
 _PERSISTENT_BYTES_PER_OPERATOR = 256
 """What a further operator adds to the persistent part of the arena, about: node, tensor and the kernel's own data."""
 
@@ -71,7 +74,7 @@ def export_tflite(source: TfliteImport, verified: VerifiedPlan) -> TfliteExport:
         verified: A plan for its graph; offsets are prescribed where it has a layout.
 
     Raises:
-        FormatError: The new file would be too large.
+        FormatError: The new file would be too large, or an offset is none that it can prescribe.
     """
     program = program_of(verified.graph, verified.plan.steps)
     file = source.file
@@ -133,7 +136,11 @@ def _mapped(indices: Any, new_by_old: Mapping[int, int]) -> Any:
 def _offsets(
     verified: VerifiedPlan, program: Program, tensor_by_copy: Mapping[Copy, int], num_tensors: int
 ) -> list[int] | None:
-    """The offset of every tensor, -1 where it has none; None for a plan without addresses."""
+    """The offset of every tensor, -1 where it has none; None for a plan without addresses.
+
+    Raises:
+        FormatError: One is 2 GiB or more.
+    """
     layout = verified.plan.layout
     if layout is None:
         return None
@@ -146,6 +153,11 @@ def _offsets(
     for touched, storage in program.storage_by_copy.items():
         offset = offset_by_copy.get(storage)
         if offset is not None:
+            if offset > _LARGEST_OFFSET:
+                raise FormatError(
+                    f"the plan puts {touched[0]!r:.80} at byte {offset} of the arena, and a .tflite file prescribes "
+                    "addresses below 2 GiB only: plan with --layout none, or make the model's tensors smaller"
+                )
             offsets[tensor_by_copy[touched]] = offset
     return offsets
 
