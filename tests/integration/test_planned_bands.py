@@ -10,12 +10,13 @@ import pytest
 
 pytest.importorskip("ai_edge_litert", reason="reads .tflite files")
 
+from lowtide import api
 from lowtide.cli import main
 from lowtide.emit.tflite_builder import TfliteBuilder
 from lowtide.importers.tflite import capture_tflite
 from lowtide.importers.tflite_arena import micro_arena
 from lowtide.importers.tflite_file import read_tflite
-from lowtide.ir.serde import graph_sha256, load_plan
+from lowtide.ir.serde import graph_sha256, load_plan, save_graph
 
 PLAN = ["plan", "model.tflite", "--time-limit", "2", "-o", "plan.json"]
 
@@ -68,15 +69,56 @@ def test_new_operators_can_be_forbidden(folder: Path, capsys: pytest.CaptureFixt
     assert not Path("smaller.tflite").exists()
 
 
-@pytest.mark.parametrize("bands", [None, {"bands": "2", "in_place": False}, {"bands": 4}, "4"])
+@pytest.mark.parametrize("bands", [None, {"bands": "2", "in_place": False}, {"bands": 4}, {"bands": "4" * 5000}, "4"])
 def test_bands_that_are_not_those_of_the_graph(bands: object, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*PLAN, "--budget", "80%", "--bands", "4"]) == 0
     document = json.loads(Path("plan.json").read_text(encoding="utf-8"))
     document["meta"] = {} if bands is None else {"bands": bands}
     Path("plan.json").write_text(json.dumps(document), encoding="utf-8")
-    assert main(["export", "model.tflite", "plan.json", "-o", "smaller.tflite"]) == 1
-    assert "the plan's row bands are not those chosen for this model now: plan it again" in said(capsys)
+    for command in (
+        ["export", "model.tflite", "plan.json", "-o", "smaller.tflite"],
+        ["verify", "model.tflite", "plan.json"],
+        ["report", "plan.json", "--graph", "model.tflite", "-o", "report.html"],
+    ):
+        assert main(command) == 1
+        assert "the plan's row bands are not those chosen for this model now: plan it again" in said(capsys)
     assert not Path("smaller.tflite").exists()
+    assert not Path("report.html").exists()
+
+
+def test_a_falsified_graph_is_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan that keeps every rule, of a graph whose tensors are a quarter of what they are."""
+    assert main([*PLAN, "--budget", "80%", "--bands", "4"]) == 0
+    document = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+    sized = [*document["graph"]["inputs"], *(out for node in document["graph"]["nodes"] for out in node["outputs"])]
+    for entry in (*sized, *document["layout"]["placements"]):
+        for key in ("size_bytes", "offset"):
+            if key in entry:
+                entry[key] //= 4
+    for node in document["graph"]["nodes"]:
+        node["workspace_bytes"] = node.get("workspace_bytes", 0) // 4
+    document["graph"]["alignment"] = 4
+    document["peak_bytes"] //= 4
+    document["footprint_bytes"] //= 4
+    Path("plan.json").write_text(json.dumps(document), encoding="utf-8")
+    assert (
+        api.verify(capture_tflite("model.tflite"), load_plan("plan.json")).replay.peak_bytes == document["peak_bytes"]
+    )
+    assert main(["verify", "model.tflite", "plan.json"]) == 1
+    assert "the plan's row bands are not those chosen for this model now" in said(capsys)
+    assert main(["report", "plan.json", "--graph", "model.tflite", "-o", "report.html"]) == 1
+
+
+def test_only_models_of_a_file_have_bands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--budget", "80%", "--bands", "4"]) == 0
+    save_graph(capture_tflite("model.tflite"), "graph.json")
+    assert main(["verify", "graph.json", "plan.json"]) == 1
+    assert "only .tflite files have them, not 'graph.json'" in said(capsys)
+
+
+def test_a_report_of_a_plan_with_bands(folder: Path) -> None:
+    assert main([*PLAN, "--budget", "80%", "--bands", "4"]) == 0
+    assert main(["report", "plan.json", "--graph", "model.tflite", "-o", "report.html"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from lowtide import api
 from lowtide.cli.output import count_of, print_facts
 from lowtide.cli.sources import IN_PLACE
-from lowtide.cli.tflite import plan_smallest_within
+from lowtide.cli.tflite import is_tflite, plan_smallest_within
 from lowtide.emit.bands.search import MOST_BANDS, BandOptions, choose_bands
 from lowtide.emit.tflite import TfliteExport
 from lowtide.emit.tflite_bands import BandedModel, export_bands, import_bands, ops_of, plan_bands
@@ -23,6 +23,7 @@ __all__ = [
     "EXPORT_BANDS_HELP",
     "NO_BANDS",
     "BandsAsked",
+    "check_planned_bands",
     "choose_banded_model",
     "export_in_bands",
     "export_planned_bands",
@@ -38,6 +39,7 @@ EXPORT_BANDS_HELP = f"{BANDS_HELP} Plans for the smallest arena itself: leave ou
 _AUTO = "auto"
 _META = "bands"
 _LEAST_BANDS = 2
+_NUMBERS = frozenset(str(number) for number in range(_LEAST_BANDS, MOST_BANDS + 1))
 _PLANNING_SECONDS = 20.0
 
 
@@ -115,9 +117,7 @@ def export_planned_bands(source: TfliteImport, plan: Plan, *, no_new_ops: bool) 
         PlanRejected: The plan breaks a rule, or these bands are not chosen any more.
     """
     verified = api.verify(source.graph, plan)
-    banded = _banded_as_planned(source, plan)
-    if banded is None or graph_sha256(banded.source.graph) != graph_sha256(verified.graph):
-        raise PlanRejected("graph", "the plan's row bands are not those chosen for this model now: plan it again")
+    banded = _banded_as_planned(source.file.where, plan)
     exported = export_bands(banded, verified)
     if no_new_ops and exported.new_ops:
         raise InputError(f"--no-new-ops: the plan's bands need {', '.join(exported.new_ops)}: plan without --bands")
@@ -125,21 +125,52 @@ def export_planned_bands(source: TfliteImport, plan: Plan, *, no_new_ops: bool) 
     return exported
 
 
-def _banded_as_planned(source: TfliteImport, plan: Plan) -> BandedModel | None:
+def check_planned_bands(source: str, plan: Plan) -> None:
+    """Choose the row bands of a plan again; a plan without them passes.
+
+    Args:
+        source: SOURCE, as the user wrote it.
+        plan: Perhaps with the graph of the model in bands.
+
+    Raises:
+        FormatError: The file is broken or of a kind that is not taken.
+        MissingDependency: The extra ``tflite`` is not installed.
+        PlanRejected: The graph in the plan is not that of the model in the bands that are chosen now.
+    """
+    if plan.graph is None:
+        return
+    if not is_tflite(source):
+        raise PlanRejected(
+            "graph",
+            f"the plan has a graph of its own, with row bands: only .tflite files have them, not {source!r:.80}",
+        )
+    _banded_as_planned(source.removeprefix(IN_PLACE), plan)
+
+
+def _banded_as_planned(file: str, plan: Plan) -> BandedModel:
     how = (plan.meta or {}).get(_META)
-    if not isinstance(how, dict) or not isinstance(how.get("bands"), str):
-        return None
-    prefix = IN_PLACE if how.get("in_place") else ""
-    return choose_banded_model(BandsAsked(f"{prefix}{source.file.where}", how["bands"]))
+    bands = how.get("bands") if isinstance(how, dict) else None
+    if isinstance(how, dict) and isinstance(bands, str) and (bands == _AUTO or bands in _NUMBERS):
+        prefix = IN_PLACE if how.get("in_place") else ""
+        banded = choose_banded_model(BandsAsked(f"{prefix}{file}", bands))
+        if banded is not None and plan.graph is not None and _is_same_graph(banded.source.graph, plan.graph):
+            return banded
+    raise PlanRejected("graph", "the plan's row bands are not those chosen for this model now: plan it again")
+
+
+def _is_same_graph(first: Graph, second: Graph) -> bool:
+    return graph_sha256(first) == graph_sha256(second)
 
 
 def _number_of_bands(bands: str) -> int | None:
     """None for the number that is best."""
     if bands == _AUTO:
         return None
-    if bands.isdecimal() and _LEAST_BANDS <= int(bands) <= MOST_BANDS:
+    if bands in _NUMBERS:
         return int(bands)
-    raise InputError(f"--bands {bands!r}: write {_AUTO}, {NO_BANDS}, or a number from {_LEAST_BANDS} to {MOST_BANDS}")
+    raise InputError(
+        f"--bands {bands!r:.60}: write {_AUTO}, {NO_BANDS}, or a number from {_LEAST_BANDS} to {MOST_BANDS}"
+    )
 
 
 def print_chosen_bands(banded: BandedModel | None) -> None:

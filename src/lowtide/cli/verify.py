@@ -11,6 +11,7 @@ from lowtide import api
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import StdoutKeptClean, count_of, print_facts
 from lowtide.cli.sources import DIM_HELP, SOURCE_HELP, load_source
+from lowtide.cli.tflite_bands import check_planned_bands
 from lowtide.ir.serde import load_plan
 from lowtide.units import format_bytes
 
@@ -27,6 +28,7 @@ def verify(
     with StdoutKeptClean():
         graph = load_source(source, dims=dim or ())
         verified = api.verify(graph, plan)
+        check_planned_bands(source, plan)
     checked = verified.plan
     print_facts(
         [
