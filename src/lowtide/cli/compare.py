@@ -14,7 +14,14 @@ from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.onnx import is_onnx
 from lowtide.cli.output import StdoutKeptClean, check_writable, print_json, print_text
 from lowtide.cli.progress import Interruption
-from lowtide.cli.sources import DIM_HELP, SOURCE_HELP, add_working_folder_to_path, is_target, load_source
+from lowtide.cli.sources import (
+    DIM_HELP,
+    SOURCE_HELP,
+    add_working_folder_to_path,
+    is_existing,
+    is_target,
+    load_source,
+)
 from lowtide.comparison.comparing import Comparison, compare_graph
 from lowtide.comparison.options import ALL, ComparisonOptions, choose_options
 from lowtide.comparison.peers import PEERS
@@ -152,7 +159,7 @@ def _target_of(source: str) -> str | None:
     """``pkg.module:function`` where the source is a model that can be trained."""
     if source.startswith(_MODEL):
         return f"lowtide.models:{source.removeprefix(_MODEL)}"
-    is_other = source.startswith(GENERATE_PREFIX) or Path(source).exists()
+    is_other = source.startswith(GENERATE_PREFIX) or is_existing(source)
     return source if is_target(source) and not is_other else None
 
 

@@ -12,7 +12,7 @@ from lowtide.cli.executorch import export_executorch_model, is_executorch
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.onnx import export_onnx_model, is_onnx
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_text
-from lowtide.cli.sources import DIM_HELP, IN_PLACE
+from lowtide.cli.sources import DIM_HELP, IN_PLACE, is_existing
 from lowtide.cli.tflite import is_tflite
 from lowtide.cli.tflite_bands import EXPORT_BANDS_HELP, NO_BANDS, export_in_bands, export_planned_bands
 from lowtide.cli.tflite_check import print_tflite_check
@@ -147,7 +147,7 @@ def _check_names(model: Path, output: Path) -> None:
         )
     if not is_tflite(output):
         raise InputError(f"-o {output}: name a .tflite file")
-    if output.exists() and model.exists() and output.samefile(model):
+    if is_existing(output) and is_existing(model) and output.samefile(model):
         raise InputError(f"-o {output}: is the model itself: name another file")
     check_writable(output)
 

@@ -9,7 +9,7 @@ from lowtide import api
 from lowtide.cli.checks import has_same_outputs, print_checked_runs
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_line, print_text
-from lowtide.cli.sources import MACHINE
+from lowtide.cli.sources import MACHINE, is_existing
 from lowtide.emit.onnx import OnnxExport, export_onnx
 from lowtide.emit.onnx_check import OnnxCheck, check_onnx
 from lowtide.errors import InputError
@@ -99,7 +99,7 @@ def _planned(file: OnnxFile, plan: Plan, *, is_machine: bool) -> OnnxImport:
 def _check_names(model: Path, output: Path) -> None:
     if not is_onnx(output):
         raise InputError(f"-o {output}: name an .onnx file")
-    if output.exists() and model.exists() and output.samefile(model):
+    if is_existing(output) and is_existing(model) and output.samefile(model):
         raise InputError(f"-o {output}: is the model itself: name another file")
     check_writable(output)
 

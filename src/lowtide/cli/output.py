@@ -98,11 +98,15 @@ def check_writable(path: Path) -> None:
     """Find out before long work whether its result can be written to a file.
 
     Raises:
-        InputError: Its folder does not exist, or the path is a folder.
+        InputError: Its folder does not exist, the path is a folder, or no file can have that name.
     """
     if is_special_file(path):  # a device or pipe: what it takes shows when it is written
         return
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise InputError(f"-o {str(path)[:60]}...: {error.strerror}: name another file") from error
+    if is_folder:
         raise InputError(f"-o {path}: is a folder: name a file in it")
     if not path.parent.is_dir():
         raise InputError(f"-o {path}: there is no folder {str(path.parent)!r}: create it first")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lowtide.cli.output import check_writable, count_of, print_error, print_note
+from lowtide.cli.sources import is_existing
 from lowtide.errors import InputError, MissingDependency
 from lowtide.ir import Call
 from lowtide.ir.serde import save_trace
@@ -49,8 +50,8 @@ def run(
     """Run a PyTorch script within a budget, and record what it does with tensors."""
     if budget is None and record is None:
         raise InputError("there is nothing to do beside running the script: give --budget BYTES or --record FILE")
-    if not script.is_file():
-        raise InputError(f"SCRIPT {str(script)!r} is no file")
+    if not (is_existing(script) and script.is_file()):
+        raise InputError(f"SCRIPT {str(script)!r:.200} is no file")
     if record is not None:
         check_writable(record)
     if budget is not None:

@@ -21,6 +21,7 @@ __all__ = [
     "SOURCE_HELP",
     "add_working_folder_to_path",
     "capture_target",
+    "is_existing",
     "is_target",
     "load_source",
     "load_trace",
@@ -33,6 +34,7 @@ SOURCE_HELP = (
 )
 DIM_HELP = "A dimension that an .onnx file leaves open, by its name or as INPUT.AXIS=SIZE; may be repeated."
 _LONGEST_FIRST_LINE = 4096
+_LONGEST_NAME = 200
 _GENERATE = "generate:"
 IN_PLACE = "in-place:"
 """Before a .tflite file: elementwise operators write over their inputs where nobody misses them."""
@@ -78,13 +80,13 @@ def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
         from lowtide.importers.trace_graph import graph_of_trace
 
         return graph_of_trace(trace)
-    if Path(source).is_file() or source.endswith(".json"):
+    if (is_existing(source) and Path(source).is_file()) or source.endswith(".json"):
         from lowtide.importers.instances import load_any_graph
 
         return load_any_graph(source)
     if is_target(source):
         return capture_target(source, inference=False, costs="profiled")
-    raise InputError(f"SOURCE {source!r} is no file: give {SOURCE_HELP.rstrip('.')}")
+    raise InputError(f"SOURCE {_shortened(source)!r} is no file: give {SOURCE_HELP.rstrip('.')}")
 
 
 def load_trace(source: str) -> Trace | None:
@@ -112,6 +114,15 @@ def _start_of(path: Path) -> str:
             return file.readline(_LONGEST_FIRST_LINE)
     except (OSError, ValueError):
         return ""
+
+
+def is_existing(path: str | os.PathLike[str]) -> bool:
+    """Whether there is such a file or folder; false, too, for what none can be named."""
+    return os.path.exists(path)  # noqa: PTH110  (pathlib's raises where a name is too long)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
 
 
 def capture_target(target: str, *, inference: bool, costs: str) -> Graph:

@@ -170,3 +170,26 @@ def test_capture_passes_on_what_the_function_returns_and_writes_the_graph(
 def test_capture_refuses_unknown_costs(targets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capture", "cli_targets:good", "-o", "graph.json", "--costs", "guessed"]) == 2
     assert "'guessed' is not one of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "{name}"],
+        ["plan", "module:{name}"],
+        ["verify", "{name}", "plan.json"],
+        ["compare", "{name}", "--budgets", "50%"],
+        ["simulate", "{name}", "--budget", "50%"],
+        ["run", "--budget", "1GiB", "{name}"],
+        ["plan", "graph.json", "--budget", "min", "-o", "{name}"],
+        ["plan", "graph.json", "--budget", "min", "--report", "{name}.html"],
+        ["export", "model.tflite", "--bands", "{name}", "-o", "out.tflite"],
+        ["export", "model.tflite", "--bands", "2", "-o", "{name}.tflite"],
+    ],
+)
+def test_a_text_that_no_file_can_be_named_is_one_line(
+    arguments: list[str], workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also a number with more digits than Python reads."""
+    assert main([word.format(name="3" * 5000) for word in arguments]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
