@@ -40,7 +40,9 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_plan_verify_export(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*PLAN, "--budget", "70%", "--bands", "4"]) == 0
-    assert "bands operators 0 to 1 of 2 in 4 bands" in said(capsys)
+    printed = said(capsys)
+    assert "bands operators 0 to 1 of 2 in 4 bands" in printed
+    assert "budget 70% of 140.0 KiB, the plain peak without bands: 98.0 KiB = 100352 bytes" in printed
     plan = load_plan("plan.json")
     whole = capture_tflite("model.tflite")
     assert plan.graph is not None
@@ -127,8 +129,14 @@ def test_a_report_of_a_plan_with_bands(folder: Path) -> None:
         (["model.tflite", "--bands", "auto"], "--bands auto: without --budget there is nothing to plan: add --budget"),
         (["model.tflite", "--bands", "many", "--budget", "min"], "--bands 'many': write auto, off, or a number"),
         (["model.onnx", "--bands", "4", "--budget", "min"], "only .tflite files are cut into bands"),
+        (["model.tflite", "--bands", "4", "--budget", "-5"], "'-5' is no size"),
+        (["model.tflite", "--bands", "4", "--budget", "nan%"], "'nan%' is no size"),
+        (["model.tflite", "--bands", "4", "--budget", "min", "--planner", "none"], "planner 'none' is not known"),
+        (["model.tflite", "--bands", "4", "--budget", "min", "--threads", "0"], "threads 0 must be a whole number"),
     ],
 )
 def test_wrong_commands(arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", *arguments]) == 2
-    assert message in said(capsys)
+    answer = said(capsys)
+    assert message in answer
+    assert "operators 0 to 1" not in answer  # found out before bands are chosen

@@ -29,11 +29,12 @@ from lowtide.cli.tflite_bands import (
 from lowtide.errors import InputError
 from lowtide.ir import Graph, Plan, PlanResult
 from lowtide.ir.serde import save_plan
-from lowtide.planning.addresses import AUTO_LAYOUT
+from lowtide.planning.addresses import AUTO_LAYOUT, choose_layouter
 from lowtide.planning.facts import gather_facts, read_budget
+from lowtide.planning.options import build_request, choose_planner
 from lowtide.reports.files import save_report
 from lowtide.reports.plan_report import report_of_plan
-from lowtide.units import Budget
+from lowtide.units import Budget, format_bytes
 
 __all__ = ["plan"]
 
@@ -90,6 +91,11 @@ def plan(
     layouter = _layouter_for(source, layout)
     with StdoutKeptClean():
         original = load_source(source, dims=dim or ())
+        if bands != NO_BANDS:
+            _check_before_bands(
+                original, budget or "", planner, layouter, max_copies=max_copies, seed=seed, threads=threads,
+                time_limit_seconds=time_limit,
+            )  # fmt: skip
         asked = BandsAsked(source, bands)
         banded = None if bands == NO_BANDS else choose_banded_model(asked)
     graph = original if banded is None else banded.source.graph
@@ -126,7 +132,8 @@ def plan(
         kept = None
         if outcome.plan is not None:
             kept = outcome.plan if banded is None else keep_bands_in_plan(outcome.plan, banded, original, asked)
-        code = _finish_plan(graph, outcome, output, kept=kept, budget=budget or "", as_json=as_json)
+        said = _describe_budget(original, budget or "", has_bands=banded is not None)
+        code = _finish_plan(graph, outcome, output, kept=kept, budget=said, as_json=as_json)
         _write_report(graph, outcome, report, as_json=as_json)
     return ExitCode.INTERRUPTED if interruption.is_requested else code
 
@@ -160,6 +167,39 @@ def _check_bands(bands: str, budget: str | None, source: str) -> None:
 def _budget_of(original: Graph, budget: str) -> Budget:
     """A percentage is of the model without bands, since that is what it would be compared with."""
     return budget if budget == "min" else read_budget(gather_facts(original), budget)
+
+
+def _describe_budget(original: Graph, budget: str, *, has_bands: bool) -> str:
+    if not (has_bands and "%" in budget):
+        return budget
+    peak_bytes = gather_facts(original).baseline.peak_bytes
+    return f"{budget.strip()} of {format_bytes(peak_bytes)}, the plain peak without bands"
+
+
+def _check_before_bands(
+    original: Graph,
+    budget: str,
+    planner: str,
+    layout: str | None,
+    *,
+    max_copies: int | None,
+    seed: int,
+    threads: int | None,
+    time_limit_seconds: float | None,
+) -> None:
+    """Find out before bands are chosen, which may take long, whether the other options are right."""
+    _budget_of(original, budget)
+    choose_planner(planner)
+    choose_layouter(layout)
+    build_request(
+        original,
+        max_copies=max_copies,
+        seed=seed,
+        threads=threads,
+        time_limit_seconds=time_limit_seconds,
+        on_progress=None,
+        should_stop=None,
+    )
 
 
 def _check_report(report: Path | None, budget: str | None) -> None:
