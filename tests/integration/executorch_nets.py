@@ -190,3 +190,42 @@ def no_module() -> tuple[Any, tuple[Any, ...]]:
 
 def of_complex_numbers() -> Example:
     return OfComplexNumbers(), (torch.randn(4, 2),)
+
+
+class CalledByKeyword(nn.Module):
+    """No argument by position."""
+
+    def forward(self, *, x: Tensor) -> Tensor:
+        return x * 2
+
+
+class Returning(nn.Module):
+    """No tensor."""
+
+    def __init__(self, returned: Any) -> None:
+        super().__init__()
+        self.returned = returned
+
+    def forward(self, x: Tensor) -> Any:
+        return self.returned
+
+
+def exported() -> Any:
+    model, inputs = dense()
+    return torch.export.export(model.eval(), inputs, strict=False), inputs
+
+
+def of_a_parameter() -> Example:
+    return nn.Linear(4, 4), (nn.Parameter(torch.ones(2, 4)),)
+
+
+def scripted() -> Any:
+    return torch.jit.script(nn.ReLU()), (torch.randn(4),)
+
+
+def called_by_keyword() -> Example:
+    return CalledByKeyword(), ()
+
+
+def returning(returned: Any) -> Example:
+    return Returning(returned), (torch.randn(4),)

@@ -166,3 +166,16 @@ def test_wrong_inputs_are_refused_in_one_line() -> None:
     with pytest.raises(CompileError, match=r"torch.export cannot capture Branches") as caught:
         capture_inference(Branches(), (torch.rand(2, 5, 8, 8),), costs="estimated")
     assert "\n" not in str(caught.value)
+
+
+def test_what_torch_export_made_is_taken() -> None:
+    model, inputs = torch.nn.Linear(4, 4), (torch.ones(2, 4),)
+    graph = capture_inference(model, inputs, costs="estimated")
+    program: Any = torch.export.export(model, inputs)
+    again = capture_inference(program, inputs, costs="estimated", name=graph.name)
+    assert [(node.op, node.inputs) for node in again.nodes] == [(node.op, node.inputs) for node in graph.nodes]
+
+
+def test_what_torchscript_made_is_refused() -> None:
+    with pytest.raises(CompileError, match="takes no model that TorchScript made: give the module that was scripted"):
+        capture_inference(torch.jit.trace(torch.nn.ReLU(), torch.ones(3)), (torch.ones(3),), costs="estimated")

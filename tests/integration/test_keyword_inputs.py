@@ -56,6 +56,25 @@ def test_inference() -> None:
     assert [node.op for node in graph.nodes] == ["aten.add.Tensor", "aten.relu"]
 
 
+def test_a_plain_function() -> None:
+    def double(*, x: Any) -> Any:
+        return x * 2
+
+    graph = lowtide.capture(double, {"x": torch.ones(8)}, inference=True, costs="estimated")  # type: ignore[arg-type]
+    assert [node.op for node in graph.nodes] == ["aten.mul.Tensor"]
+
+
+@pytest.mark.parametrize("inference", [True, False])
+def test_without_them_no_line_of_ours_is_named(inference: bool) -> None:
+    class Double(torch.nn.Module):
+        def forward(self, *, x: Any) -> Any:
+            return x * 2
+
+    with pytest.raises(lowtide.CompileError) as caught:
+        lowtide.capture(Double(), (), inference=inference)
+    assert ".py" not in str(caught.value)
+
+
 def test_keys_that_are_no_names() -> None:
     with pytest.raises(lowtide.InputError, match="the key 3 is no name of an argument"):
         lowtide.capture(torch.nn.ReLU(), {3: torch.ones(2)})  # type: ignore[dict-item]

@@ -194,7 +194,7 @@ def _find_function(target: str) -> Callable[[], Any]:
 def _read_returned(target: str, returned: object) -> tuple[Any, tuple[Any, ...], Callable[..., Any] | None]:
     if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
         raise InputError(f"{target} {_RETURNS}, what it returned is {_kind_of(returned)}")
-    model, inputs = returned[0], returned[1]
+    model, inputs = _eager(returned[0]), returned[1]
     loss = returned[2] if len(returned) == 3 else None
     if not callable(model):
         raise InputError(f"{target} {_RETURNS}: the model is {_kind_of(model)}")
@@ -207,6 +207,15 @@ def _read_returned(target: str, returned: object) -> tuple[Any, tuple[Any, ...],
 
         return *by_position(model, inputs), loss
     return model, tuple(inputs), loss
+
+
+def _eager(model: Any) -> Any:
+    """What can be called: of a program that torch.export made, the module."""
+    if not type(model).__module__.startswith("torch."):
+        return model
+    from lowtide.importers.torch_export import module_of
+
+    return module_of(model)
 
 
 def _kind_of(thing: object) -> str:

@@ -18,12 +18,13 @@ from typing import Any, Protocol
 
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import TensorArgument
 from torch.utils import _pytree as pytree
 
 from lowtide.errors import CompileError, FormatError, LowtideError, MissingDependency
 from lowtide.importers.executorch_runtime import METHOD
 from lowtide.importers.quiet import without_notices
-from lowtide.importers.torch_export import evaluating, one_line
+from lowtide.importers.torch_export import evaluating, module_of, one_line
 
 __all__ = [
     "DELEGATES",
@@ -97,28 +98,49 @@ class ExecutorchLowering:
 
 
 def export_for_executorch(
-    model: torch.nn.Module, example_inputs: Sequence[Any], *, delegate: str = "portable", name: str | None = None
+    model: torch.nn.Module | ExportedProgram,
+    example_inputs: Sequence[Any],
+    *,
+    delegate: str = "portable",
+    name: str | None = None,
 ) -> ExecutorchLowering:
     """Export one inference of a model in evaluation mode, without running it.
 
     Args:
-        model: Put into evaluation mode for that, and back into its own mode afterwards.
+        model: Put into evaluation mode for that, and back into its own mode afterwards; or a program of torch.export.
         example_inputs: Its positional arguments; the program is for their shapes.
         delegate: One of ``DELEGATES``.
         name: Name of the program; the model's class otherwise.
 
     Raises:
-        CompileError: torch.export cannot take the model as one graph of concrete shapes; the message names the place.
+        CompileError: torch.export cannot take the model as one graph of concrete shapes (the message names the place),
+            or the model returns no tensor.
         MissingDependency: The extra ``executorch`` is not installed.
     """
     executorch_version()
-    with evaluating(model), torch.no_grad():
+    module = module_of(model)
+    what = name or type(module).__name__
+    inputs = pytree.tree_map(_without_gradient, tuple(example_inputs))
+    with evaluating(module), torch.no_grad():
         try:
-            program = torch.export.export(model, tuple(example_inputs), strict=False)
+            program = torch.export.export(module, inputs, strict=False)
         except Exception as error:
-            raise CompileError(f"torch.export cannot capture {type(model).__name__}: {one_line(error)}") from error
-    inputs = tuple(pytree.tree_leaves(tuple(example_inputs)))
-    return ExecutorchLowering(program, inputs, name or type(model).__name__, delegate)
+            raise CompileError(f"torch.export cannot capture {what}: {one_line(error)}") from error
+    _check_outputs(program, what)
+    return ExecutorchLowering(program, tuple(pytree.tree_leaves(inputs)), what, delegate)
+
+
+def _without_gradient(leaf: Any) -> Any:
+    """An input as the runtime takes it: parameters are tensors of a kind of their own."""
+    return leaf.detach() if isinstance(leaf, torch.Tensor) and leaf.requires_grad else leaf
+
+
+def _check_outputs(program: ExportedProgram, name: str) -> None:
+    if not any(isinstance(spec.arg, TensorArgument) for spec in program.graph_signature.output_specs):
+        raise CompileError(
+            f"{name} returns no tensor, only None, nothing at all or numbers: ExecuTorch's programs hand back tensors, "
+            "so let forward return one"
+        )
 
 
 def executorch_version() -> str:

@@ -41,6 +41,7 @@ _BETTER_ADVICE = {
     "trace_numpy": "use torch ops instead of NumPy",
 }
 """What to do instead of changing a setting of Dynamo, by a word of that setting."""
+_IMPORTERS = str(Path(__file__).parent) + os.sep
 _NOT_THE_USERS = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, errors.__file__))
 _SPARSE_ARGUMENT: Mapping[Any, int] = {
     torch.nn.functional.embedding: 6,
@@ -258,7 +259,7 @@ def _refusal(error: torch._dynamo.exc.Unsupported) -> str:
     hint = re.search(r"Hint: (?P<text>[^\n]+)", text)
     reason = explanation["text"].rstrip(".") if explanation else _first_line(text).rstrip(".")
     place = _place_in(text)
-    if not place and error.real_stack:
+    if not place and error.real_stack and not error.real_stack[-1].filename.startswith(_IMPORTERS):
         frame = error.real_stack[-1]
         place = f" at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
     advice = hint["text"].rstrip(".") if hint else "change that line"
@@ -272,8 +273,12 @@ def _is_ours(file: str) -> bool:
 
 
 def _place_in(text: str) -> str:
-    """The innermost place that a traceback in a text names, outside of torch and lowtide where there is one."""
+    """The innermost place that a traceback in a text names, outside of torch and lowtide where there is one.
+
+    What an importer does to call the model is no place that a user could change.
+    """
     found = re.findall(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>[^\n]+)', text)
+    found = [place for place in found if not place[0].startswith(_IMPORTERS)]
     if not found:
         return ""
     file, line, function, code = next((place for place in reversed(found) if not _is_ours(place[0])), found[-1])

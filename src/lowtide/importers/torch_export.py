@@ -10,6 +10,7 @@ the tensors it passes in, so none of the inputs is evictable.
 from __future__ import annotations
 
 import logging
+import os
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,7 +28,7 @@ from lowtide.importers.torch_graph import FxImport, graph_from_fx
 from lowtide.importers.torch_prepare import drop_noops
 from lowtide.ir import Graph, InputKind
 
-__all__ = ["capture_inference", "evaluating", "import_program", "one_line"]
+__all__ = ["capture_inference", "evaluating", "import_program", "module_of", "one_line"]
 
 _KIND_BY_SIGNATURE = {
     signatures.InputKind.USER_INPUT: InputKind.USER,
@@ -35,6 +36,9 @@ _KIND_BY_SIGNATURE = {
     signatures.InputKind.BUFFER: InputKind.BUFFER,
     signatures.InputKind.CONSTANT_TENSOR: InputKind.CONSTANT,
 }
+
+_PACKAGES = f"{os.sep}site-packages{os.sep}"
+_PYTHON, *_NOT_THE_USERS = (str(Path(file).parent) + os.sep for file in (os.__file__, torch.__file__, __file__))
 
 _logger = logging.getLogger("lowtide")
 
@@ -56,6 +60,7 @@ def capture_inference(
     Raises:
         CompileError: torch.export cannot take the model as one graph of concrete shapes; the message names the place.
     """
+    model = module_of(model)
     with evaluating(model), torch.no_grad():
         try:
             program = torch.export.export(model, tuple(example_inputs), strict=False).run_decompositions({})
@@ -134,6 +139,20 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
             module.training = is_training
 
 
+def module_of(model: Any) -> Any:
+    """What torch.export takes: of a program that it made itself, the module; everything else as it is.
+
+    Raises:
+        CompileError: TorchScript made the model.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        raise CompileError(
+            f"{type(model).__name__}: torch.export takes no model that TorchScript made: give the module that was "
+            "scripted or traced"
+        )
+    return model.module() if isinstance(model, ExportedProgram) else model
+
+
 def one_line(error: BaseException) -> str:
     """What torch says, and which line of the model it was executing, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -145,6 +164,6 @@ def one_line(error: BaseException) -> str:
 
 
 def _is_users(filename: str) -> bool:
-    """Whether a frame is of the model, neither torch's nor ours nor generated."""
-    is_torch = Path(filename).is_relative_to(Path(torch.__file__).parent)
-    return not is_torch and filename != __file__ and not filename.startswith("<")
+    """Whether a frame is of the model, neither torch's nor an importer's nor Python's own nor generated."""
+    is_python = filename.startswith(_PYTHON) and _PACKAGES not in filename
+    return not is_python and not filename.startswith(("<", *_NOT_THE_USERS))

@@ -17,7 +17,7 @@ class _ByPosition(torch.nn.Module):
         super().__init__()
         self.model = model
         self.names = names
-        self.training = model.training
+        self.training = getattr(model, "training", False)  # a plain function has no mode
 
     def forward(self, *values: Any) -> Any:
         return self.model(**dict(zip(self.names, values, strict=True)))
