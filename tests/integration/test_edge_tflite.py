@@ -405,6 +405,19 @@ def test_plan_says_that_a_model_is_op_bound(tmp_path: Path, capsys: pytest.Captu
     assert "Op-bound: b alone needs what lives at the peak, so no order or recomputation can help." in out
 
 
+def test_a_model_without_operators_needs_its_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nothing.tflite"
+    builder = TfliteBuilder()
+    x = builder.tensor("x", (1, 256))
+    path.write_bytes(builder.build(inputs=[x], outputs=[x]))
+    assert main(["plan", str(path), "--budget", "80%", "--time-limit", "1"]) == 3
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "plain peak 1.00 KiB" in said
+    assert "budget 819 B is below the smallest possible peak 1.00 KiB" in said
+    assert main(["plan", str(path), "--time-limit", "1"]) == 0
+    assert "Input-bound: the inputs alone need what lives at the peak" in " ".join(capsys.readouterr().out.split())
+
+
 def test_export_and_check(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(model)
     assert main(["verify", str(model), str(plan)]) == 0

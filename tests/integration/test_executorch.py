@@ -317,6 +317,22 @@ def test_the_analysis_says_where_nothing_helps(in_folder: Path, capsys: pytest.C
     assert "lowtide export" not in printed
 
 
+def test_the_analysis_says_that_inputs_need_most(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "executorch:executorch_nets:reads_nothing", "--time-limit", "1"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "largest op 256 bytes = 256 B: the inputs" in printed
+    assert "Input-bound: the inputs alone need what lives at the peak" in printed
+
+
+@pytest.mark.parametrize("name", ["exported", "of_a_parameter"])
+def test_what_a_function_may_return(name: str, in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program of torch.export; a parameter as an input."""
+    source = f"executorch:executorch_nets:{name}"
+    assert main(["plan", source, "--budget", "100%", "--time-limit", "1", "-o", "plan.json"]) == 0
+    assert main(["export", source, "plan.json", "-o", "same.pte", "--check", "--force"]) == 0
+    assert "identical to the bit" in " ".join(capsys.readouterr().out.split())
+
+
 def test_what_does_not_help_is_not_written(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = imported(nets.wide())
     save_plan(smallest(source).plan, Path("plan.json"))
@@ -345,6 +361,13 @@ def test_a_plan_for_another_model_is_refused(in_folder: Path, capsys: pytest.Cap
         (["executorch:executorch_nets:nothing", "plan.json", "-o", "x.pte"], "has no 'nothing'"),
         (["executorch:executorch_nets:no_module", "plan.json", "-o", "x.pte"], "ExecuTorch takes a torch.nn.Module"),
         (["executorch:executorch_nets:dense", "-o", "x.pte", "--bands", "2"], "only .tflite files are cut into bands"),
+        (["executorch:executorch_nets:dense", "plan.json", "-o", "x.pte", "--dim", "x=3"], "only .onnx files leave"),
+        (
+            ["executorch_nets:dense", "plan.json", "-o", "x.pte", "--dim", "x=3"],
+            "only .onnx files leave dimensions open",
+        ),
+        (["executorch_nets:dense", "plan.json", "-o", "x.pte", "--no-new-ops"], "only bands of .tflite files may need"),
+        (["model.onnx", "plan.json", "-o", "x.onnx", "--no-new-ops"], "only bands of .tflite files may need"),
     ],
 )
 def test_wrong_commands(
@@ -364,6 +387,11 @@ def test_wrong_commands(
     [
         (nets.branching, "is control flow, which is not taken"),
         (nets.sized_by_data, "depends on data"),
+        (nets.scripted, "RecursiveScriptModule: torch.export takes no model that TorchScript made"),
+        (nets.called_by_keyword, r"torch\.export cannot capture CalledByKeyword: missing a required argument: 'x'$"),
+        (lambda: nets.returning(None), "Returning returns no tensor, only None, nothing at all or numbers"),
+        (lambda: nets.returning(()), "Returning returns no tensor"),
+        (lambda: nets.returning(3), "Returning returns no tensor"),
         (nets.of_complex_numbers, "ExecuTorch cannot take OfComplexNumbers: Operator torch._ops.aten.view_as_complex"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lowtide import api
 from lowtide.cli.checks import has_same_outputs, print_checked_runs
 from lowtide.cli.exit_codes import ExitCode
-from lowtide.cli.means import describe_size, means_rows
+from lowtide.cli.means import describe_bound, describe_change, describe_size, means_rows
 from lowtide.cli.output import (
     StdoutKeptClean,
     check_writable,
@@ -20,10 +20,10 @@ from lowtide.cli.output import (
     print_text,
 )
 from lowtide.cli.sources import EXECUTORCH, add_working_folder_to_path, is_target, read_target
+from lowtide.cli.tflite_bands import check_planned_bands
 from lowtide.errors import InputError, PlanRejected
 from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
 from lowtide.measure import ChildFailed
-from lowtide.units import format_bytes
 
 if TYPE_CHECKING:
     from lowtide.emit.executorch import ExecutorchExport
@@ -112,6 +112,7 @@ def export_executorch_model(model: str, plan_file: Path, output: Path, *, check:
         raise InputError(f"-o {output}: name a .pte file")
     check_writable(output)
     plan = load_plan(plan_file)
+    check_planned_bands(model, plan)
     add_working_folder_to_path()
     with StdoutKeptClean():
         source = import_target(model, is_profiled=False)
@@ -158,10 +159,8 @@ def _print_analysis(analysis: ExecutorchAnalysis, source: str) -> None:
     print_table(("bytes", "buffer", "saved", "by"), rows, right=(0, 1, 2))
     print_text()
     if analysis.is_op_bound:
-        print_text(
-            f"Op-bound: {means.bottleneck_node or 'the inputs'} alone needs what lives at the peak, so no order or "
-            "recomputation can help. Give that op smaller inputs or outputs, or split it."
-        )
+        advice = "" if means.bottleneck_node is None else " Give that op smaller inputs or outputs, or split it."
+        print_text(f"{describe_bound(means.bottleneck_node)}{advice}")
     if analysis.delegate != "portable":
         print_text("What XNNPACK takes for itself lies outside of this buffer; export --check measures it.")
     if analysis.best_bytes < analysis.buffer_bytes:
@@ -169,15 +168,16 @@ def _print_analysis(analysis: ExecutorchAnalysis, source: str) -> None:
             f"lowtide plan {source} --budget min -o plan.json; lowtide export {source} plan.json -o smaller.pte --check"
         )
     elif not analysis.is_op_bound:
-        print_text("Nothing smaller than the buffer now was found. More time (--time-limit) may find it.")
+        print_text(
+            "Nothing smaller than the buffer that ExecuTorch plans by itself was found. More time (--time-limit) may "
+            "find it."
+        )
 
 
 def _print_export(exported: ExecutorchExport) -> None:
-    before, after = exported.before_bytes, exported.after_bytes
-    saved = 100 * (1 - after / before) if before else 0.0
     print_facts(
         [
-            ("buffer", f"{before} -> {after} bytes ({format_bytes(after)}), {saved:.1f} % less, weights apart"),
+            ("buffer", f"{describe_change(exported.before_bytes, exported.after_bytes)}, weights apart"),
             ("recomputed", count_of(exported.num_recomputes, "instruction")),
             ("file", f"{exported.size_delta_bytes:+d} bytes"),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from lowtide import api
 from lowtide.cli.executorch import export_executorch_model, is_executorch
 from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.means import describe_change
 from lowtide.cli.onnx import export_onnx_model, is_onnx
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_text
 from lowtide.cli.sources import DIM_HELP, IN_PLACE, is_existing
@@ -25,7 +27,6 @@ from lowtide.importers.tflite import TfliteImport, import_tflite
 from lowtide.importers.tflite_file import TfliteFile, read_tflite
 from lowtide.ir import Plan
 from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
-from lowtide.units import format_bytes
 
 __all__ = ["export"]
 
@@ -56,12 +57,11 @@ def export(
 ) -> int:
     """Write MODEL in the order and at the addresses of PLAN, or in row bands."""
     _check_plan_or_bands(model, plan_file, bands)
+    _check_options(model, dim=dim or (), no_new_ops=no_new_ops)
     if plan_file is not None and is_onnx(model):
         return export_onnx_model(str(model), plan_file, output, check=check, force=force, dims=dim or ())
     if plan_file is not None and is_executorch(str(model), output):
         return export_executorch_model(str(model), plan_file, output, check=check, force=force)
-    if dim:
-        raise InputError(f"--dim {dim[0]!r}: only .onnx files leave dimensions open, MODEL is {str(model)!r}")
     path = Path(str(model).removeprefix(IN_PLACE))
     _check_names(path, output)
     has_bands = plan_file is None
@@ -124,6 +124,13 @@ def _check_plan_or_bands(model: Path, plan_file: Path | None, bands: str) -> Non
         raise InputError(f"--bands {bands}: only .tflite files are cut into bands, MODEL is {str(model)!r}")
 
 
+def _check_options(model: Path, *, dim: Sequence[str], no_new_ops: bool) -> None:
+    if dim and not is_onnx(model):
+        raise InputError(f"--dim {dim[0]!r:.80}: only .onnx files leave dimensions open, MODEL is {str(model)!r}")
+    if no_new_ops and not is_tflite(model):
+        raise InputError(f"--no-new-ops: only bands of .tflite files may need new operators, MODEL is {str(model)!r}")
+
+
 def _why_no_bands(*, no_new_ops: bool) -> str:
     if no_new_ops:
         return (
@@ -167,11 +174,10 @@ def _describe_failure(checked: TfliteCheck) -> str:
 
 
 def _print_export(exported: TfliteExport) -> None:
-    before, after = exported.before.head_bytes, exported.after.head_bytes
-    saved = 100 * (1 - after / before) if before else 0.0
+    change = describe_change(exported.before.head_bytes, exported.after.head_bytes)
     print_facts(
         [
-            ("arena", f"{before} -> {after} bytes ({format_bytes(after)}), {saved:.1f} % less, persistent part apart"),
+            ("arena", f"{change}, persistent part apart"),
             ("added", count_of(exported.num_recomputes, "operator")),
             ("flash", f"{exported.flash_delta_bytes:+d} bytes"),
         ]

@@ -7,7 +7,7 @@ from typing import Protocol
 from lowtide.cli.output import count_of
 from lowtide.units import format_bytes
 
-__all__ = ["TriedMeans", "describe_size", "means_row", "means_rows"]
+__all__ = ["TriedMeans", "describe_bound", "describe_change", "describe_size", "means_row", "means_rows"]
 
 
 class TriedMeans(Protocol):
@@ -56,8 +56,29 @@ def means_rows(tried: TriedMeans, *, now_bytes: int, costs: str) -> list[tuple[s
 
 def means_row(means: str, size_bytes: int, now_bytes: int) -> tuple[str, str, str, str]:
     """One means by its name."""
-    saved = 100 * (1 - size_bytes / now_bytes) if now_bytes else 0.0
-    return (str(size_bytes), format_bytes(size_bytes), f"{saved:.1f} %", means)
+    saved = "nothing" if size_bytes > now_bytes else f"{_less_percent(now_bytes, size_bytes):.1f} %"
+    return (str(size_bytes), format_bytes(size_bytes), saved, means)
+
+
+def describe_change(before_bytes: int, after_bytes: int) -> str:
+    """``"4096 -> 1024 bytes (1.00 KiB), 75.0 % less"``, or how much more."""
+    less_percent = _less_percent(before_bytes, after_bytes)
+    change = f"{-less_percent:.1f} % more" if less_percent < 0 else f"{less_percent:.1f} % less"
+    return f"{before_bytes} -> {after_bytes} bytes ({format_bytes(after_bytes)}), {change}"
+
+
+def describe_bound(node: str | None) -> str:
+    """Why no order or recomputation can help: one node, or None for the inputs, needs all that lives at the peak."""
+    if node is None:
+        return (
+            "Input-bound: the inputs alone need what lives at the peak, so no order or recomputation can help. Make "
+            "them smaller."
+        )
+    return f"Op-bound: {node} alone needs what lives at the peak, so no order or recomputation can help."
+
+
+def _less_percent(before_bytes: int, after_bytes: int) -> float:
+    return 100 * (1 - after_bytes / before_bytes) if before_bytes else 0.0
 
 
 def describe_size(size_bytes: int) -> str:

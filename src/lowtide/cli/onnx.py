@@ -8,8 +8,10 @@ from pathlib import Path
 from lowtide import api
 from lowtide.cli.checks import has_same_outputs, print_checked_runs
 from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.means import describe_change
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_line, print_text
 from lowtide.cli.sources import MACHINE, is_existing
+from lowtide.cli.tflite_bands import check_planned_bands
 from lowtide.emit.onnx import OnnxExport, export_onnx
 from lowtide.emit.onnx_check import OnnxCheck, check_onnx
 from lowtide.errors import InputError
@@ -18,7 +20,6 @@ from lowtide.importers.onnx_file import OnnxFile, parse_dims, read_onnx
 from lowtide.ir import Plan
 from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
 from lowtide.measure import ChildFailed
-from lowtide.units import format_bytes
 
 __all__ = ["export_onnx_model", "is_onnx"]
 
@@ -50,6 +51,7 @@ def export_onnx_model(
     path = Path(model.removeprefix(MACHINE))
     _check_names(path, output)
     plan = load_plan(plan_file)
+    check_planned_bands(model, plan)
     source = _planned(read_onnx(path, dims=parse_dims(dims)), plan, is_machine=model.startswith(MACHINE))
     exported = export_onnx(source, api.verify(source.graph, plan))
     checked = None
@@ -105,11 +107,9 @@ def _check_names(model: Path, output: Path) -> None:
 
 
 def _print_export(exported: OnnxExport) -> None:
-    before, after = exported.before_bytes, exported.after_bytes
-    saved = 100 * (1 - after / before) if before else 0.0
     print_facts(
         [
-            ("peak", f"{before} -> {after} bytes ({format_bytes(after)}), {saved:.1f} % less, weights apart"),
+            ("peak", f"{describe_change(exported.before_bytes, exported.after_bytes)}, weights apart"),
             ("recomputed", count_of(exported.num_recomputes, "node")),
             ("file", f"{exported.size_delta_bytes:+d} bytes"),
         ]

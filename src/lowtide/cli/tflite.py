@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lowtide import api
-from lowtide.cli.means import describe_size, means_row, means_rows
+from lowtide.cli.means import describe_bound, describe_size, means_row, means_rows
 from lowtide.cli.output import count_of, print_facts, print_json, print_table, print_text
 from lowtide.cli.sources import IN_PLACE
 from lowtide.emit.means import PlanSmallest
@@ -89,11 +89,8 @@ def print_tflite_analysis(analysis: TfliteAnalysis, source: str) -> None:
 def _advise(analysis: TfliteAnalysis, source: str) -> list[str]:
     lines = []
     if analysis.is_op_bound:
-        lines.append(
-            f"Op-bound: {analysis.bottleneck_node or 'the inputs'} alone needs what lives at the peak, so no order or "
-            "recomputation can help. Row bands may: "
-            f"lowtide export {source} -o smaller.tflite --bands auto --check"
-        )
+        bands = f" Row bands may: lowtide export {source} -o smaller.tflite --bands auto --check"
+        lines.append(f"{describe_bound(analysis.bottleneck_node)}{bands if analysis.bottleneck_node else ''}")
     if analysis.in_place_bytes < min(analysis.best_bytes, analysis.arena_bytes):
         lines.append(
             f"In place: plan {IN_PLACE}{source} instead. Reference kernels give the same bits then (--check shows it); "
