@@ -33,6 +33,9 @@
 namespace lowtide::shim {
 namespace {
 
+// In smaller arenas, which no session has, a few values that are held back split what room there is.
+constexpr std::int64_t kLeastHoldingBytes = 1 << 20;
+
 // What is on. Leaked on purpose: tensors may die after every static.
 struct Shim {
   c10::Allocator* outside = nullptr;    // the allocator that was there before
@@ -402,7 +405,7 @@ online::EngineConfig read_config(Options& options) {
   config.is_copy_on_write = options.take("is_copy_on_write", config.is_copy_on_write);
   config.is_two_tiered = options.take("is_two_tiered", config.is_two_tiered);
   config.keeps_dead = options.take("keeps_dead", config.keeps_dead);
-  config.holds_awaited = options.take("holds_awaited", config.holds_awaited);
+  config.holds_awaited = options.take("holds_awaited", config.capacity >= kLeastHoldingBytes);
   config.compaction = options.choose<online::Compaction>("compaction",
                                                          {{"last_resort", online::Compaction::kLastResort},
                                                           {"never", online::Compaction::kNever},

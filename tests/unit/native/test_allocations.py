@@ -127,7 +127,7 @@ def test_each_way_to_allocate_is_counted(caller: ctypes.CDLL, way: str) -> None:
 
 def test_the_peak_is_the_most_at_a_time_not_the_sum(caller: ctypes.CDLL) -> None:
     peak_bytes, end_bytes = count(lambda: caller.churn(100, MIB))
-    assert MIB <= peak_bytes <= MIB + NOISE_BYTES
+    assert abs(peak_bytes - MIB) < NOISE_BYTES
     assert abs(end_bytes) < NOISE_BYTES
 
 
@@ -149,7 +149,7 @@ def test_torch_is_counted() -> None:
     torch = pytest.importorskip("torch")
     x = torch.ones(MIB // 4)
     peak_bytes, end_bytes = count(lambda: (x + 1).sum())
-    assert MIB <= peak_bytes < MIB + NOISE_BYTES
+    assert abs(peak_bytes - MIB) < NOISE_BYTES
     assert abs(end_bytes) < NOISE_BYTES
 
 
@@ -265,7 +265,7 @@ def test_libraries_may_come_and_go_within_a_window(tmp_path: Path) -> None:
         _allocations.stop()
     for _ in range(2):
         peak_bytes, _ = count(lambda: staying.churn(10, ctypes.c_size_t(MIB)))
-        assert MIB <= peak_bytes < MIB + NOISE_BYTES
+        assert abs(peak_bytes - MIB) < NOISE_BYTES
 
 
 def test_threads_may_load_libraries_meanwhile(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_threads_may_load_libraries_meanwhile(tmp_path: Path) -> None:
         libraries = loading.result()
     for library in libraries:
         peak_bytes, _ = count(lambda library=library: library.churn(1, ctypes.c_size_t(MIB)))  # type: ignore[misc]
-        assert MIB <= peak_bytes < MIB + NOISE_BYTES
+        assert abs(peak_bytes - MIB) < NOISE_BYTES
 
 
 def test_a_window_costs_about_a_millisecond() -> None:
