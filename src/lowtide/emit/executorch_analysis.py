@@ -7,7 +7,7 @@ from typing import Any
 
 from lowtide.emit.means import Means, PlanSmallest, try_means
 from lowtide.importers.executorch import ExecutorchImport
-from lowtide.importers.held_inputs import INPUTS_OP
+from lowtide.ir import INPUTS_OP
 from lowtide.referee import baseline
 
 __all__ = ["ExecutorchAnalysis", "analyze_executorch"]

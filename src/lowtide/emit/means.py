@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from lowtide.importers.held_inputs import INPUTS_OP
-from lowtide.ir import Graph, PlanResult
+from lowtide.ir import INPUTS_OP, Graph, PlanResult
 
 __all__ = ["Means", "PlanSmallest", "footprint_of", "try_means"]
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lowtide.ir import Input, Node
+from lowtide.ir import INPUTS_OP, Input, Node
 
-__all__ = ["INPUTS_OP", "with_inputs_held"]
-
-INPUTS_OP = "lowtide.inputs"
-"""The op of a node at which all inputs are resident at once; no runtime executes anything for it."""
+__all__ = ["with_inputs_held"]
 
 
 def with_inputs_held(inputs: Sequence[Input], nodes: Sequence[Node], outputs: Sequence[str]) -> tuple[Node, ...]:

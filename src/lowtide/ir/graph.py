@@ -19,10 +19,13 @@ from typing import Any, TypeAlias, cast
 
 from lowtide.ir.graph_rules import check_graph
 
-__all__ = ["BOUNDARY_OP", "Graph", "Input", "InputKind", "Meta", "Node", "Value"]
+__all__ = ["BOUNDARY_OP", "INPUTS_OP", "Graph", "Input", "InputKind", "Meta", "Node", "Value"]
 
 BOUNDARY_OP = "lowtide.boundary"
 """Op of the one node between forward and backward: reads all forward outputs, produces the tangents."""
+
+INPUTS_OP = "lowtide.inputs"
+"""Op of a node at which all inputs are resident at once; no runtime executes anything for it."""
 
 Meta: TypeAlias = Mapping[str, Any]
 """Free-form JSON annotations (shape, dtype, module, attributes, source); they never change what a plan means."""

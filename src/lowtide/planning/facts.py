@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lowtide.errors import GraphError, RefereeError
-from lowtide.ir import Graph
+from lowtide.ir import INPUTS_OP, Graph
 from lowtide.planning.merging import MergedGraph, merge_in_place
 from lowtide.referee import Replay, baseline, largest_working_set
 from lowtide.units import Budget, Bytes, parse_budget
@@ -54,7 +54,8 @@ def gather_facts(graph: Graph) -> Facts:
     first_step_bytes = _first_step_bytes(graph)
     if first_step_bytes > bottleneck.size_bytes:
         return Facts(graph, plain, None, first_step_bytes)
-    return Facts(graph, plain, bottleneck.node, bottleneck.size_bytes)
+    is_of_inputs = bottleneck.node is not None and graph.node_by_name[bottleneck.node].op == INPUTS_OP
+    return Facts(graph, plain, None if is_of_inputs else bottleneck.node, bottleneck.size_bytes)
 
 
 def _first_step_bytes(graph: Graph) -> Bytes:

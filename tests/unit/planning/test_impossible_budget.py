@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide import api
-from lowtide.ir import Graph, Incumbent, Status
+from lowtide.importers.held_inputs import with_inputs_held
+from lowtide.ir import Graph, Incumbent, Input, Node, Status, Value
 from lowtide.ir.sequence import baseline_steps
 from lowtide.layouts.best_fit import BestFitLayouter
 from lowtide.layouts.protocol import LayoutProposal, LayoutRequest
@@ -127,3 +128,13 @@ def test_a_peak_that_is_met_but_not_found_again_is_not_named() -> None:
     assert result.plan is None
     assert result.smallest_known_peak_bytes >= result.baseline_peak_bytes * 9 // 10
     assert asked(budget=result.smallest_known_peak_bytes).plan is not None
+
+
+def test_inputs_that_need_more_than_any_node_are_no_node() -> None:
+    inputs = [Input(name, 100) for name in ("x", "unread")]
+    relu = Node("relu", "relu", 1, ("x",), (Value("y", 100),))
+    nodes = with_inputs_held(inputs, [relu], ["y"])
+    graph = Graph(name="g", inputs=tuple(inputs), nodes=nodes, order=tuple(one.name for one in nodes), outputs=("y",))
+    result = api.plan(graph, budget=150, bound=False)
+    assert (result.largest_working_set_bytes, result.bottleneck_node) == (200, None)
+    assert "the graph's inputs need that before anything is computed" in api.explain_missing_plan(result)
