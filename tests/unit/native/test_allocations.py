@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import platform
 import shutil
 import subprocess
@@ -26,12 +27,15 @@ pytestmark = pytest.mark.skipif(
 
 MIB = 1 << 20
 NOISE_BYTES = 20_000
-"""Small objects of the interpreter, and the pages that malloc rounds a large block up to."""
+"""Small objects of the interpreter, made or given back, and the pages that malloc rounds a large block up to."""
 
 
 @pytest.fixture(autouse=True)
 def _closed_window() -> Iterator[None]:
+    gc.collect()
+    gc.disable()  # what other tests left behind is not given back within a window
     yield
+    gc.enable()
     with pytest.raises(_allocations.WindowError):  # no test leaves a window open
         _allocations.stop()
 
@@ -117,7 +121,7 @@ def test_each_way_to_allocate_is_counted(caller: ctypes.CDLL, way: str) -> None:
     kept: list[int] = []
     for _ in range(2):  # a lazy slot is unbound at first, bound afterwards
         peak_bytes, end_bytes = count(lambda: kept.append(allocate(MIB)))
-        assert MIB <= end_bytes <= MIB + NOISE_BYTES
+        assert abs(end_bytes - MIB) <= NOISE_BYTES
         assert end_bytes <= peak_bytes <= MIB + NOISE_BYTES
     for address in kept:
         peak_bytes, end_bytes = count(lambda address=address: caller.give_back(address))  # type: ignore[misc]
@@ -142,7 +146,7 @@ def test_a_refused_realloc_leaves_the_old_block_counted_once(caller: ctypes.CDLL
 def test_numpy_and_the_interpreter_are_counted() -> None:
     for make in (lambda: np.ones(MIB, dtype=np.uint8), lambda: bytearray(MIB), lambda: b"x" * MIB):
         peak_bytes, end_bytes = count(make)
-        assert MIB <= end_bytes <= peak_bytes < MIB + NOISE_BYTES
+        assert MIB - NOISE_BYTES < end_bytes <= peak_bytes < MIB + NOISE_BYTES
 
 
 def test_torch_is_counted() -> None:
@@ -196,7 +200,7 @@ def test_windows_do_not_nest() -> None:
         kept = bytearray(MIB)  # the refusal did not spoil the open one
     finally:
         counted = _allocations.stop()
-    assert len(kept) <= counted.end_bytes <= MIB + NOISE_BYTES
+    assert abs(counted.end_bytes - len(kept)) <= NOISE_BYTES
 
 
 def test_stop_without_start_is_refused() -> None:
@@ -246,7 +250,7 @@ def test_a_library_loaded_between_windows_is_counted(tmp_path: Path) -> None:
     library = compile_caller(tmp_path)
     kept: list[int] = []
     _, end_bytes = count(lambda: kept.append(library.by_malloc(MIB)))
-    assert MIB <= end_bytes <= MIB + NOISE_BYTES
+    assert abs(end_bytes - MIB) <= NOISE_BYTES
     assert _allocations.num_slots() > num_slots
     library.give_back(kept[0])
 
