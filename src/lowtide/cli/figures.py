@@ -128,8 +128,7 @@ def _advise(analysis: Analysis) -> str:
     if analysis.smallest_known_peak_bytes >= analysis.baseline_peak_bytes:
         return "No plan below the plain peak was found. Another planner or more time may find one."
     return (
-        f"Recomputation helps: lowtide plan SOURCE --budget {analysis.smallest_known_peak_bytes} has a plan; "
-        "--budget min looks for the smallest."
+        f"Recomputation helps: --budget {analysis.smallest_known_peak_bytes} has a plan, --budget min looks for less."
     )
 
 

@@ -97,10 +97,8 @@ def _advise(analysis: TfliteAnalysis, source: str) -> list[str]:
             "no document promises it for optimised ones, so compare outputs on your target."
         )
     if analysis.best_bytes < analysis.arena_bytes:
-        lines.append(
-            f"lowtide plan {source} --budget min -o plan.json; lowtide export {source} plan.json -o smaller.tflite "
-            "--check"
-        )
+        lines.append(f"lowtide plan {source} --budget min -o plan.json")
+        lines.append(f"lowtide export {source} plan.json -o smaller.tflite --check")
     elif not analysis.is_op_bound:
         lines.append("Nothing smaller than the arena now was found. More time (--time-limit) may find it.")
     if analysis.missing_ops:

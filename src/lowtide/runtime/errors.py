@@ -177,7 +177,9 @@ def _remarks(shortage: Shortage, holders: Sequence[Holder]) -> list[str]:
     smallest, capacity = shortage.smallest_budget_bytes, shortage.capacity_bytes
     if smallest is not None and capacity is not None:
         if smallest > capacity:
-            remarks.append(f"This op needs a budget of at least {format_bytes(smallest)} ({smallest} bytes).")
+            remarks.append(
+                f"This op needs a budget of at least {format_bytes(smallest)} ({smallest} bytes); others may need more."
+            )
         else:
             remarks.append(
                 f"The bytes are there, but not in one piece: {100 * (shortage.fragmentation or 0):.1f} % free."
