@@ -27,6 +27,7 @@ from lowtide.comparison.options import ALL, ComparisonOptions, choose_options
 from lowtide.comparison.peers import PEERS
 from lowtide.errors import InputError, MissingDependency
 from lowtide.importers.generate import GENERATE_PREFIX
+from lowtide.planning.addresses import NO_LAYOUT
 from lowtide.reports.comparison_files import COMPARISON_ENDINGS, check_comparison_file, save_comparison
 from lowtide.units import parse_budget
 
@@ -94,7 +95,7 @@ def compare(
             time_limit_seconds=time_limit,
             seed=seed,
             threads=threads,
-            layout=None if layout == "none" or is_onnx(source) else layout,
+            layout=NO_LAYOUT if is_onnx(source) else layout,
         )
 
     with StdoutKeptClean():

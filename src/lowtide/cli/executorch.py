@@ -16,6 +16,7 @@ from lowtide.cli.output import (
     print_error,
     print_facts,
     print_json,
+    print_line,
     print_table,
     print_text,
 )
@@ -164,8 +165,8 @@ def _print_analysis(analysis: ExecutorchAnalysis, source: str) -> None:
     if analysis.delegate != "portable":
         print_text("What XNNPACK takes for itself lies outside of this buffer; export --check measures it.")
     if analysis.best_bytes < analysis.buffer_bytes:
-        print_text(f"lowtide plan {source} --budget min -o plan.json")
-        print_text(f"lowtide export {source} plan.json -o smaller.pte --check")
+        print_line(f"lowtide plan {source} --budget min -o plan.json")
+        print_line(f"lowtide export {source} plan.json -o smaller.pte --check")
     elif not analysis.is_op_bound:
         print_text(
             "Nothing smaller than the buffer that ExecuTorch plans by itself was found. More time (--time-limit) may "

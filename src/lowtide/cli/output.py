@@ -58,10 +58,8 @@ def print_note(message: str) -> None:
 
 
 def print_text(text: str = "") -> None:
-    """Print plain text on stdout, wrapped between words; a long path stays whole, a command on one line."""
-    is_command = text.startswith("lowtide ")
-    wrapped = text if is_command else textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
-    sys.stdout.write(f"{wrapped}\n")
+    """Print plain text on stdout, wrapped between words; a long path stays whole."""
+    sys.stdout.write(textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n")
 
 
 def print_line(line: str) -> None:

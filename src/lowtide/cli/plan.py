@@ -29,7 +29,7 @@ from lowtide.cli.tflite_bands import (
 from lowtide.errors import InputError
 from lowtide.ir import Graph, Plan, PlanResult
 from lowtide.ir.serde import save_plan
-from lowtide.planning.addresses import AUTO_LAYOUT, choose_layouter
+from lowtide.planning.addresses import AUTO_LAYOUT, NO_LAYOUT, choose_layouter
 from lowtide.planning.facts import gather_facts, read_budget
 from lowtide.planning.options import build_request, choose_planner
 from lowtide.reports.files import save_report
@@ -138,10 +138,10 @@ def plan(
     return ExitCode.INTERRUPTED if interruption.is_requested else code
 
 
-def _layouter_for(source: str, layout: str) -> str | None:
+def _layouter_for(source: str, layout: str) -> str:
     """Who gives addresses, as far as the runtime of SOURCE takes any."""
-    if layout == "none" or is_onnx(source):  # ONNX Runtime takes every tensor from malloc
-        return None
+    if is_onnx(source):  # ONNX Runtime takes every tensor from malloc
+        return NO_LAYOUT
     needs_addresses = source.startswith(tuple(EXECUTORCH))
     return "best_fit" if needs_addresses and layout == AUTO_LAYOUT else layout
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lowtide import api
 from lowtide.cli.means import describe_bound, describe_size, means_row, means_rows
-from lowtide.cli.output import count_of, print_facts, print_json, print_table, print_text
+from lowtide.cli.output import count_of, print_facts, print_json, print_line, print_table, print_text
 from lowtide.cli.sources import IN_PLACE
 from lowtide.emit.means import PlanSmallest
 from lowtide.emit.tflite_analysis import TfliteAnalysis, analyze_tflite
@@ -82,25 +82,22 @@ def print_tflite_analysis(analysis: TfliteAnalysis, source: str) -> None:
         right=(0, 1, 2),
     )
     print_text()
-    for line in _advise(analysis, source):
-        print_text(line)
+    _print_advice(analysis, source)
 
 
-def _advise(analysis: TfliteAnalysis, source: str) -> list[str]:
-    lines = []
+def _print_advice(analysis: TfliteAnalysis, source: str) -> None:
     if analysis.is_op_bound:
         bands = f" Row bands may: lowtide export {source} -o smaller.tflite --bands auto --check"
-        lines.append(f"{describe_bound(analysis.bottleneck_node)}{bands if analysis.bottleneck_node else ''}")
+        print_text(f"{describe_bound(analysis.bottleneck_node)}{bands if analysis.bottleneck_node else ''}")
     if analysis.in_place_bytes < min(analysis.best_bytes, analysis.arena_bytes):
-        lines.append(
+        print_text(
             f"In place: plan {IN_PLACE}{source} instead. Reference kernels give the same bits then (--check shows it); "
             "no document promises it for optimised ones, so compare outputs on your target."
         )
     if analysis.best_bytes < analysis.arena_bytes:
-        lines.append(f"lowtide plan {source} --budget min -o plan.json")
-        lines.append(f"lowtide export {source} plan.json -o smaller.tflite --check")
+        print_line(f"lowtide plan {source} --budget min -o plan.json")
+        print_line(f"lowtide export {source} plan.json -o smaller.tflite --check")
     elif not analysis.is_op_bound:
-        lines.append("Nothing smaller than the arena now was found. More time (--time-limit) may find it.")
+        print_text("Nothing smaller than the arena now was found. More time (--time-limit) may find it.")
     if analysis.missing_ops:
-        lines.append(f"The stock TensorFlow Lite Micro has no kernel for: {', '.join(analysis.missing_ops)}.")
-    return lines
+        print_text(f"The stock TensorFlow Lite Micro has no kernel for: {', '.join(analysis.missing_ops)}.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from lowtide.ir import INPUTS_OP, Graph, PlanResult
+from lowtide.ir import Graph, PlanResult
 
 __all__ = ["Means", "PlanSmallest", "footprint_of", "try_means"]
 
@@ -60,23 +60,17 @@ def try_means(graph: Graph, plan_smallest: PlanSmallest) -> Means:
     if by_order.largest_working_set_bytes < footprint_of(by_order):
         by_recompute = plan_smallest(graph, keep_order=False, max_copies=None)
     is_recomputed = footprint_of(by_recompute) < footprint_of(by_order)
-    bottleneck, op = _bottleneck(graph, by_offsets.bottleneck_node)
+    bottleneck = by_offsets.bottleneck_node
     return Means(
         largest_working_set_bytes=by_offsets.largest_working_set_bytes,
         bottleneck_node=bottleneck,
-        bottleneck_op=op,
+        bottleneck_op=None if bottleneck is None else graph.node_by_name[bottleneck].op,
         by_offsets_bytes=footprint_of(by_offsets),
         by_order_bytes=min(footprint_of(by_order), footprint_of(by_offsets)),
         by_recompute_bytes=min(footprint_of(result) for result in (by_recompute, by_order, by_offsets)),
         num_recomputes=by_recompute.num_recomputes if is_recomputed else 0,
         tdi_percent=by_recompute.plan.tdi_percent if is_recomputed and by_recompute.plan is not None else 0.0,
     )
-
-
-def _bottleneck(graph: Graph, node: str | None) -> tuple[str | None, str | None]:
-    """A node and its op; None twice where the inputs alone need most."""
-    op = None if node is None else graph.node_by_name[node].op
-    return (None, None) if op == INPUTS_OP else (node, op)
 
 
 def footprint_of(result: PlanResult) -> int:
