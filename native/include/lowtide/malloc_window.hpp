@@ -18,6 +18,7 @@
 #include "lowtide/malloc_slots.hpp"
 
 #ifdef LOWTIDE_HAS_MALLOC_SLOTS
+#include <algorithm>
 #include <cerrno>
 #include <malloc.h>
 #include <memory>
@@ -189,10 +190,12 @@ class MallocWindow {
     const std::lock_guard held(mutex_);
     if (!is_running_) throw WindowError("no window is open: call start first");
     counting::is_open.store(false, std::memory_order_release);
-    const WindowBytes bytes{counting::peak_bytes.load(), counting::level_bytes.load()};
+    const std::int64_t end_bytes = counting::level_bytes.load();
+    // Another thread may have raised the level and be about to raise the peak.
+    const std::int64_t peak_bytes = std::max(counting::peak_bytes.load(), end_bytes);
     slots_->restore();
     is_running_ = false;
-    return bytes;
+    return {.peak_bytes = peak_bytes, .end_bytes = end_bytes};
   }
 
   // How many addresses the last window redirected.
