@@ -22,8 +22,10 @@ from lowtide.errors import (
     PlanRejected,
     UnitError,
 )
+from lowtide.importers.generate import graph_from_spec
 from lowtide.ir import Graph, Incumbent, Input, Node, Scope, Status, Value
 from lowtide.ir.sequence import baseline_steps, steps_from_sequence
+from lowtide.planners.bounds import best_bound
 from lowtide.planners.protocol import PlanRequest, Proposal
 
 KIB = 1024
@@ -248,12 +250,26 @@ class FakeBound:
     is_infeasible: bool = False
 
 
+@pytest.fixture
+def fake_bound(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., FakeBound | None]], None]:
+    """``fake_bound(function)``: the only bound there is."""
+
+    def use(function: Callable[..., FakeBound | None]) -> None:
+        monkeypatch.setattr("lowtide.planners.bounds.best_bound", function)
+        monkeypatch.setattr("lowtide.planners.cpsat.small_graph_bound", lambda *_, **__: None)
+
+    return use
+
+
+FakeBounds = Callable[[Callable[..., FakeBound | None]], None]
+
+
 @pytest.mark.parametrize(
     ("bound", "status", "lower_bound_duration"),
     [(FakeBound(5), "optimal", 5), (FakeBound(4), "feasible", 4), (None, "feasible", None)],
 )
 def test_bound_completes_the_result(
-    monkeypatch: pytest.MonkeyPatch, bound: FakeBound | None, status: str, lower_bound_duration: int | None
+    fake_bound: FakeBounds, bound: FakeBound | None, status: str, lower_bound_duration: int | None
 ) -> None:
     asked: list[tuple[int, float]] = []
 
@@ -261,7 +277,7 @@ def test_bound_completes_the_result(
         asked.append((budget_bytes, time_limit_seconds))
         return bound
 
-    monkeypatch.setattr("lowtide.planners.bounds.best_bound", best_bound)
+    fake_bound(best_bound)
     result = api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing))
     assert (result.status, result.lower_bound_duration) == (Status(status), lower_bound_duration)
     assert asked == [(20, 10.0)]
@@ -271,28 +287,28 @@ def test_bound_completes_the_result(
 
 @pytest.mark.parametrize("bound", [FakeBound(6), FakeBound(4, is_infeasible=True)])
 def test_bound_that_the_plan_disproves_is_dropped_loudly(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, bound: FakeBound
+    fake_bound: FakeBounds, caplog: pytest.LogCaptureFixture, bound: FakeBound
 ) -> None:
-    monkeypatch.setattr("lowtide.planners.bounds.best_bound", lambda *_, **__: bound)
+    fake_bound(lambda *_, **__: bound)
     result = api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing))
     assert (result.status, result.lower_bound_duration) == (Status.FEASIBLE, None)
     assert "is wrong for a plan of duration 5, dropped" in caplog.text
 
 
-def test_bound_can_prove_what_the_planner_only_failed_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.planners.bounds.best_bound", lambda *_, **__: FakeBound(4, is_infeasible=True))
+def test_bound_can_prove_what_the_planner_only_failed_to_find(fake_bound: FakeBounds) -> None:
+    fake_bound(lambda *_, **__: FakeBound(4, is_infeasible=True))
     result = api.plan(four_nodes(), budget=20, planner=FakePlanner(lambda _: Proposal(Status.TIMEOUT, None)))
     assert (result.status, result.lower_bound_duration) == (Status.INFEASIBLE, None)
 
 
-def test_plan_is_kept_and_nobody_waits_where_the_bound_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_is_kept_and_nobody_waits_where_the_bound_is_interrupted(fake_bound: FakeBounds) -> None:
     is_asked, may_end = threading.Event(), threading.Event()
 
     def best_bound(*_: Any, **__: Any) -> None:
         is_asked.set()
         may_end.wait(60)
 
-    monkeypatch.setattr("lowtide.planners.bounds.best_bound", best_bound)
+    fake_bound(best_bound)
     started = time.monotonic()
     result = api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), should_stop=is_asked.is_set)
     may_end.set()
@@ -301,8 +317,8 @@ def test_plan_is_kept_and_nobody_waits_where_the_bound_is_interrupted(monkeypatc
     assert time.monotonic() - started < 30
 
 
-def test_error_inside_a_bound_is_raised_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.planners.bounds.best_bound", lambda *_, **__: _raise(ArithmeticError("solver")))
+def test_error_inside_a_bound_is_raised_not_lost(fake_bound: FakeBounds) -> None:
+    fake_bound(lambda *_, **__: _raise(ArithmeticError("solver")))
     with pytest.raises(ArithmeticError, match="solver"):
         api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing), should_stop=lambda: False)
 
@@ -310,6 +326,16 @@ def test_error_inside_a_bound_is_raised_not_lost(monkeypatch: pytest.MonkeyPatch
 def test_real_bound_proves_the_plan_of_the_hand_calculation() -> None:
     result = api.plan(four_nodes(), budget=20, planner=FakePlanner(recomputing))
     assert (result.status, result.lower_bound_duration) == (Status.OPTIMAL, 5)
+
+
+def test_small_graph_is_proven_where_the_relaxation_leaves_a_gap() -> None:
+    graph = graph_from_spec("generate:layered?n=30&seed=6")
+    result = api.plan(graph, budget="80%", keep_order=True)
+    relaxed = best_bound(graph, result.budget_bytes, time_limit_seconds=30)
+    assert relaxed is not None
+    assert result.plan is not None
+    assert (result.status, result.plan.duration) == (Status.OPTIMAL, result.lower_bound_duration)
+    assert relaxed.duration < result.plan.duration
 
 
 def test_plan_that_leaves_the_order_is_marked_and_loses_its_bound() -> None:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from lowtide.errors import InputError, MissingDependency, RefereeError
 from lowtide.ir import Incumbent, Plan, PlanResult, Status
@@ -24,6 +25,9 @@ from lowtide.planning.fitting import lower_until_it_fits
 from lowtide.planning.smallest import smallest_known_to_work
 from lowtide.referee import Replay, VerifiedPlan, check_plan, replay
 from lowtide.units import Bytes, format_bytes
+
+if TYPE_CHECKING:
+    from lowtide.planners.bounds import Bound
 
 __all__ = ["Attempt", "Search"]
 
@@ -180,14 +184,21 @@ class Search:
 
     def with_bound(self, attempt: Attempt) -> Attempt:
         """Add the best lower bound, where one is wanted, is meant for the scope, and has time left."""
-        is_settled = attempt.status in (Status.OPTIMAL, Status.INFEASIBLE)
-        if not self.bound or is_settled or self.is_over:
+        if not self.bound:
             return attempt
         from lowtide.planners.bounds import best_bound, order_free_bound
+        from lowtide.planners.cpsat import small_graph_bound
 
+        if attempt.scope.order == "free":
+            return self._bounded(attempt, order_free_bound)
         # What holds for all plans in the given order holds for the staged ones among them.
-        bound_of = order_free_bound if attempt.scope.order == "free" else best_bound
+        bounded = self._bounded(attempt, best_bound)
+        return self._bounded(bounded, partial(small_graph_bound, should_stop=self.request.should_stop))
 
+    def _bounded(self, attempt: Attempt, bound_of: Callable[..., Bound | None]) -> Attempt:
+        """Add what one function proves, where there is something left to prove."""
+        if attempt.status in (Status.OPTIMAL, Status.INFEASIBLE) or self.is_over:
+            return attempt
         seconds_left = self._seconds_left()
         seconds = _MOST_EXTRA_SECONDS if seconds_left is None else seconds_left
         found = _stoppable(

@@ -10,6 +10,7 @@ finds no way, a cut says so to the model, which is solved again. ``docs/decision
 bound holds for all plans. Importing this package does not import the solver.
 """
 
+from lowtide.planners.cpsat.bound import MAX_BOUND_NODES, small_graph_bound
 from lowtide.planners.cpsat.planner import MAX_RUNS, CpsatPlanner
 
-__all__ = ["MAX_RUNS", "CpsatPlanner"]
+__all__ = ["MAX_BOUND_NODES", "MAX_RUNS", "CpsatPlanner", "small_graph_bound"]
