@@ -3,6 +3,7 @@
     python -m benchmarks.planner --short                     generated graphs, about a minute
     python -m benchmarks.planner --instances DIR             everything but published instances: hours
     python -m benchmarks.planner --published DIR             the Moccasin paper's experiment on node-link files
+    python -m benchmarks.planner --part published            the same on graphs made by the recipe of its random ones
     python -m benchmarks.planner.report                      docs/benchmarks.md from what was measured
 
 Files of DIR that are not there are left out. Options narrow the choice; ``--list`` shows what is left.
@@ -17,7 +18,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.planner.cells import Cell, load_instance
-from benchmarks.planner.parts import CAPTURED, CAPTURED_MODELS, ORDER_FREE, PARTS, PUBLISHED, Choice, Folders
+from benchmarks.planner.parts import (
+    CAPTURED,
+    CAPTURED_MODELS,
+    ORDER_FREE,
+    PARTS,
+    PUBLISHED,
+    PUBLISHED_STAND_INS,
+    Choice,
+    Folders,
+)
 from benchmarks.planner.report import text_report
 from benchmarks.planner.results import read_results
 from benchmarks.planner.running import run_cells
@@ -80,7 +90,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def chosen_cells(options: argparse.Namespace) -> Iterator[Cell]:
     """Every cell of the parts that were asked for; with a published experiment and no part named, only that."""
-    published = sorted(path.stem for path in options.published.glob("*.json")) if options.published else []
+    published = PUBLISHED_STAND_INS
+    if options.published:
+        published = tuple(sorted(path.stem for path in options.published.glob("*.json")))
     choice = Choice(
         planners=options.planner,
         seconds=options.seconds,

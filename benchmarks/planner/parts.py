@@ -50,6 +50,9 @@ _PUBLISHED_PERCENT = 80  # where copies and input orders are varied
 _PUBLISHED_COPIES = (1, 2, 3, 4)
 _NUM_INPUT_ORDERS = 4
 
+PUBLISHED_STAND_INS = ("generate:layered?n=100&seed=1", "generate:layered?n=250&seed=1")
+"""Made by the recipe of the published random layered graphs, for who has none of their files."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:

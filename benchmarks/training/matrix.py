@@ -52,6 +52,9 @@ def main() -> int:
         metavar="P",
         help="of gpt2 and bert, and of swin's drop path; repeat it; default: as each model has it",
     )
+    parser.add_argument(
+        "--planner", default="greedy", metavar="NAME", help="default: greedy, which compile's default is"
+    )
     parser.add_argument("--time-limit", type=float, default=20.0, metavar="SECONDS", help="of each planning")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS, metavar="FILE", help=f"default: {RESULTS}")
     options = parser.parse_args()
@@ -64,6 +67,7 @@ def main() -> int:
             dtypes=options.dtype or DTYPES,
             percents=options.percent or PERCENTS,
             dropouts=options.dropout or (None,),
+            planner=options.planner,
             time_limit_seconds=options.time_limit,
         ):
             output.write(json.dumps(record) + "\n")
@@ -88,6 +92,7 @@ def measure_matrix(
     dtypes: Sequence[str],
     percents: Sequence[int],
     dropouts: Sequence[float | None] = (None,),
+    planner: str,
     time_limit_seconds: float,
 ) -> Iterator[dict[str, Any]]:
     """One record per combination; each plain run is made once, in a process of its own, like every other.
@@ -98,11 +103,13 @@ def measure_matrix(
         dtypes: Types of the weights.
         percents: Budgets, of the plain peak.
         dropouts: Probabilities for the models that have one, or None for their own; others are measured once.
+        planner: Name of who plans.
         time_limit_seconds: Of each planning.
     """
     for model, optimizer, dtype in product(models, optimizers, dtypes):
         for dropout in dropouts_of(model, dropouts):
-            yield from _measure_model(model, optimizer, dtype, dropout, percents, time_limit_seconds)
+            options = {"planner": planner, "time_limit_seconds": time_limit_seconds}
+            yield from _measure_model(model, optimizer, dtype, dropout, percents, options)
 
 
 def dropouts_of(model: str, dropouts: Sequence[float | None]) -> Sequence[float | None]:
@@ -116,7 +123,12 @@ def _dropout_option(model: str) -> str:
 
 
 def _measure_model(
-    model: str, optimizer: str, dtype: str, dropout: float | None, percents: Sequence[int], time_limit_seconds: float
+    model: str,
+    optimizer: str,
+    dtype: str,
+    dropout: float | None,
+    percents: Sequence[int],
+    options_of_planning: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
     name, options_of_variant = VARIANTS.get(model, (model, {}))
     dropout_options = {} if dropout is None else {_dropout_option(model): dropout}
@@ -130,8 +142,15 @@ def _measure_model(
     }
     plain = measure_training(TrainingRun(**base))
     for percent in percents:
-        key = {"model": model, "optimizer": optimizer, "dtype": dtype, "dropout": dropout, "percent": percent}
-        options = {"budget": f"{percent}%", "counts": "compiled", "time_limit_seconds": time_limit_seconds}
+        key = {
+            "model": model,
+            "optimizer": optimizer,
+            "dtype": dtype,
+            "dropout": dropout,
+            "percent": percent,
+            "planner": options_of_planning["planner"],
+        }
+        options = {"budget": f"{percent}%", "counts": "compiled", **options_of_planning}
         run = TrainingRun(
             **base,
             prepare="lowtide:compile",
@@ -157,6 +176,7 @@ def _figures(plain: TrainingResult, prepared: TrainingResult) -> dict[str, Any]:
         "planned_peak_bytes": report["planned_peak_bytes"],
         "is_within_budget": peak_bytes <= report["budget_bytes"],
         "tdi_percent": report["tdi_percent"],
+        "lower_bound_tdi_percent": report["lower_bound_tdi_percent"],
         "num_recomputes": report["num_recomputes"],
         "cpu_ratio": _seconds(prepared) / _seconds(plain),
         "solve_seconds": report["solve_seconds"],
@@ -176,9 +196,12 @@ def _line(record: dict[str, Any]) -> str:
         record[key] / 1e6 for key in ("plain_peak_bytes", "budget_bytes", "planned_peak_bytes", "peak_bytes")
     )
     different = f"{record['num_different']} of {record['num_compared']} tensors differ"
+    bound = record["lower_bound_tdi_percent"]
+    proven = "" if bound is None else f" (>= {bound:.2f})"
     return (
         f"{name}  plain {plain:6.1f} MB, budget {budget:6.1f}, planned {planned:6.1f}, measured {peak:6.1f}, "
-        f"TDI {record['tdi_percent']:5.2f} %, time x{record['cpu_ratio']:.2f}, {different}"
+        f"TDI {record['tdi_percent']:5.2f} %{proven}, planned in {record['solve_seconds']:.1f} s, "
+        f"time x{record['cpu_ratio']:.2f}, {different}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -321,6 +322,13 @@ def test_the_experiment_varies_budgets_copies_and_orders() -> None:
     assert {cell.max_copies for cell in moccasin} == {1, 2, 3, 4}
     assert {cell.input_order for cell in moccasin} == {0, 1, 2, 3}
     assert {cell.order for cell in cells if cell.contender == "search"} == {"fixed", "free"}
+
+
+def test_without_published_files_generated_ones_stand_in() -> None:
+    command = [sys.executable, "-m", "benchmarks.planner", "--part", "published", "--list", "-o", os.devnull]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in parts.PUBLISHED_STAND_INS)
 
 
 @pytest.mark.slow
