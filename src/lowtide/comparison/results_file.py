@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from lowtide.comparison.rows import Cell, CellKey, Kind, Outcome, Row
 from lowtide.errors import FormatError, InputError
 from lowtide.ir import Graph, Scope
-from lowtide.ir.serde import compact_json, graph_sha256, is_special_file
+from lowtide.ir.serde import compact_json, graph_sha256, is_special_file, scope_from_document
 from lowtide.ir.serde.fields import Fields
 from lowtide.ir.serde.files import name_of_file, parse_json, read_text
 
@@ -241,13 +241,7 @@ def _word(words: Any, text: str, where: str) -> Any:
 
 
 def _scope(document: Any, where: str) -> Scope | None:
-    if document is None:
-        return None
-    with Fields(document, where) as fields:
-        order = fields.text("order")
-        if order not in ("fixed", "free", "staged"):
-            raise FormatError(f"{where}: order {order[:80]!r} is none of fixed, free, staged")
-        return Scope(order=order, max_copies=fields.optional_whole("max_copies"))
+    return None if document is None else scope_from_document(document, where)
 
 
 def _seconds(number: Any, where: str) -> float:

@@ -87,7 +87,7 @@ def test_a_damaged_line_is_named(path: Path, graph: Graph, line: str, message: s
         ("seconds", "soon", "seconds must be a number, at least 0"),
         ("outcome", "won", "'won' is none of optimal, feasible, "),
         ("surprise", 1, "unknown key 'surprise': remove it, or put it inside 'meta'"),
-        ("scope", {"order": "random"}, "scope: order 'random' is none of fixed, free, staged"),
+        ("scope", {"order": "random"}, "scope: order 'random' must be 'fixed', 'free' or 'staged'"),
     ],
 )
 def test_a_damaged_figure_is_named(path: Path, graph: Graph, key: str, value: object, message: str) -> None:

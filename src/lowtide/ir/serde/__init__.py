@@ -21,7 +21,7 @@ from lowtide.ir.serde.files import (
     write_bytes_atomically,
 )
 from lowtide.ir.serde.graph_json import GRAPH_VERSION, graph_from_document, graph_sha256, graph_to_document
-from lowtide.ir.serde.plan_json import PLAN_VERSION, plan_from_document, plan_to_document
+from lowtide.ir.serde.plan_json import PLAN_VERSION, plan_from_document, plan_to_document, scope_from_document
 from lowtide.ir.serde.trace_jsonl import TRACE_VERSION, trace_from_lines, trace_to_lines
 from lowtide.ir.trace import Trace
 
@@ -43,6 +43,7 @@ __all__ = [
     "save_graph",
     "save_plan",
     "save_trace",
+    "scope_from_document",
     "trace_from_lines",
     "trace_to_lines",
     "write_atomically",

@@ -62,7 +62,7 @@ def plan_from_document(document: Any, where: str) -> Plan:
             seed=fields.whole("seed", 0),
             threads=fields.whole("threads", 1),
             status=_read_status(fields),
-            scope=_read_scope(fields.raw("scope"), version, f"{where}: scope"),
+            scope=scope_from_document(fields.raw("scope"), f"{where}: scope", version=version),
             budget_bytes=fields.whole("budget_bytes"),
             peak_bytes=fields.whole("peak_bytes"),
             footprint_bytes=fields.optional_whole("footprint_bytes"),
@@ -85,7 +85,17 @@ def _read_status(fields: Fields) -> Status:
     return Status(status)
 
 
-def _read_scope(document: Any, version: int, where: str) -> Scope:
+def scope_from_document(document: Any, where: str, *, version: int = PLAN_VERSION) -> Scope:
+    """Read the scope of a status or a bound.
+
+    Args:
+        document: What JSON gave.
+        where: The place it is from, for messages.
+        version: Of the plan format, which knew fewer orders before.
+
+    Raises:
+        FormatError: The document is no scope.
+    """
     with Fields(document, where) as fields:
         order, max_copies = fields.text("order"), fields.optional_whole("max_copies")
         if order not in _ORDERS_BY_VERSION[version]:
