@@ -356,7 +356,7 @@ def compare(
             the graph's size and are installed.
         policies: Policies, their names, or ``pkg.mod:Class``; None: all of lowtide's own.
         model: Train this really, too, as ``pkg.module:function``: plainly, with what PyTorch offers, and with lowtide,
-            each in a process of its own. The source is its graph.
+            each in a process of its own. The source is its graph. What PyTorch would recompute of it is modelled, too.
         peers: What to train it with; None: everything in ``lowtide.comparison.peers.PEERS``.
         time_limit_seconds: For each planner and each bound within each budget.
         seed: Of all that draws.

@@ -75,6 +75,27 @@ def test_ctrl_c_keeps_the_rows_so_far(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_rows_on_the_cost_model_stand_when_a_model_is_measured_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch", reason="trains a torch model")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["compare", "model:unet_tiny", "--budgets", "85%", "--planners", "greedy", "--policies", "coop"]
+    arguments += ["--peers", "checkpoint,amb-aot_eager", "--time-limit", "2", "-o", "rows.jsonl"]
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert "6/6 coop within 85%" in err
+    assert "checkpoint, amb: what torch.utils.checkpoint around every block" in out
+    found = {row["method"]: row for row in map(json.loads, (tmp_path / "rows.jsonl").read_text().splitlines()[1:])}
+    for peer in ("checkpoint", "amb"):
+        assert found[peer]["kind"] == "peer"
+        assert found[peer]["num_recomputes"] > 0
+        assert found["greedy"]["duration"] < found[peer]["duration"]
+    assert main([*arguments, "--measure"]) == 0
+    assert capsys.readouterr().err.startswith("1/4 eager: ")  # it, checkpoint, and amb both without a budget and within
+
+
+@pytest.mark.slow
 def test_a_model_is_really_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,7 +104,9 @@ def test_a_model_is_really_trained(
     arguments = ["compare", "model:unet_tiny", "--budgets", "80%", "--planners", "greedy", "--policies", "coop"]
     arguments += ["--measure", "--peers", "checkpoint,lowtide.compile", "--time-limit", "2", "-o", "rows.jsonl"]
     assert main([*arguments, "--json"]) == 0
-    rows = {row["method"]: row for row in json.loads(capsys.readouterr().out) if row["kind"] == "measured"}
+    all_rows = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in all_rows if row["kind"] == "peer"] == ["checkpoint"]
+    rows = {row["method"]: row for row in all_rows if row["kind"] == "measured"}
     assert [(name, row["budget"]) for name, row in rows.items()] == [
         ("eager", None),
         ("checkpoint", None),

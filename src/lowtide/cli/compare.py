@@ -11,7 +11,6 @@ import typer
 from lowtide.cli.compare_progress import ComparisonLine
 from lowtide.cli.compare_table import print_comparison
 from lowtide.cli.exit_codes import ExitCode
-from lowtide.cli.onnx import is_onnx
 from lowtide.cli.output import StdoutKeptClean, check_writable, print_json, print_text
 from lowtide.cli.progress import Interruption
 from lowtide.cli.sources import (
@@ -19,6 +18,7 @@ from lowtide.cli.sources import (
     SOURCE_HELP,
     add_working_folder_to_path,
     is_existing,
+    is_onnx,
     is_target,
     load_source,
 )
@@ -57,7 +57,8 @@ def compare(
         bool, typer.Option("--measure", help="Really train the model, too, beside what PyTorch offers.")
     ] = False,
     peers: Annotated[
-        str | None, typer.Option(metavar="P,P,...", help=f"Of --measure: {', '.join(PEERS)}; default: all.")
+        str | None,
+        typer.Option(metavar="P,P,...", help=f"Beside planners, on a model: {', '.join(PEERS)}; default: all."),
     ] = None,
     time_limit: Annotated[
         float, typer.Option(metavar="S", help="Seconds for each planner and bound within each budget.")
@@ -92,6 +93,7 @@ def compare(
             policies=chosen_policies,
             peers=chosen_peers,
             model=target if measure else None,
+            source_model=target,
             time_limit_seconds=time_limit,
             seed=seed,
             threads=threads,

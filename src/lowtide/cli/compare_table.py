@@ -17,6 +17,10 @@ _ABOUT = (
     "● on the Pareto front: nobody needs less memory and takes no longer, nor the other way round. TDI: time beyond "
     "plain by the graph's durations. gap: points to what is proven for such plans."
 )
+_ABOUT_PEERS = (
+    "checkpoint, amb: what torch.utils.checkpoint around every block, and PyTorch's activation_memory_budget at its "
+    "best of 21 ratios, would recompute, as plans of the same graph."
+)
 _ABOUT_MEASURED = (
     "really run: most bytes from malloc in forward and backward, CPU time of a step beyond eager's (median of three, "
     "one thread), whether all that four steps compute is equal to eager's to the bit. amb: activation_memory_budget."
@@ -36,6 +40,8 @@ def print_comparison(comparison: Comparison) -> None:
         _print_block(block)
     print_text()
     print_text(_ABOUT)
+    if any(row.row.cell.kind is Kind.PEER for row in comparison.rows):
+        print_text(_ABOUT_PEERS)
     if comparison.is_measured:
         print_text(_ABOUT_MEASURED)
     if not comparison.is_complete:
@@ -70,7 +76,7 @@ def _print_block(block: Block) -> None:
         header = MEASURED_HEADER if block.is_measured else MODELLED_HEADER
         print_table(header, [cells_of(row) for row in block.found], right=(3, 4, 5, 6, 7))
     for outcome, rows in _by_outcome(block.missed).items():
-        if outcome is not Outcome.FAILED:
+        if outcome not in (Outcome.FAILED, Outcome.OVER):
             print_text(f"  {outcome}: {', '.join(row.row.cell.method for row in rows)}")
             continue
         for row in rows:

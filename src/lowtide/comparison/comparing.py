@@ -92,7 +92,7 @@ def compare_graph(
         MeterUnavailable: Trainings are to be measured, and the meter was not built.
     """
     header = options.as_header()
-    recorded = continue_rows(output, graph, header, is_profiled=options.model is not None)
+    recorded = continue_rows(output, graph, header, is_profiled=options.source_model is not None)
     facts = gather_facts(recorded.graph)
     modelled = ModelledCells(facts, options, should_stop)
     bytes_by_budget, notes = _distinct({_written(budget): read_budget(facts, budget) for budget in budgets})

@@ -49,13 +49,14 @@ class ModelledCells:
     _compiled: CompiledTrace | None = field(default=None, init=False)
 
     def cells(self, budgets: tuple[str, ...]) -> tuple[Cell, ...]:
-        """Budget by budget: the bounds, the planners, the policies."""
+        """Budget by budget: the bounds, the planners, the peers, the policies."""
         return tuple(
             Cell(kind=kind, method=method, budget=budget)
             for budget in budgets
             for kind, methods in (
                 (Kind.BOUND, BOUNDS),
                 (Kind.PLANNER, self.options.planners),
+                (Kind.PEER, self.options.modelled_peers),
                 (Kind.POLICY, self.options.policies),
             )
             for method in methods
@@ -82,7 +83,9 @@ class ModelledCells:
             if cell.kind is Kind.BOUND:
                 return self._bound(cell, budget_bytes, started)
             if cell.kind is Kind.PLANNER:
-                return self._plan(cell, budget_bytes, started)
+                return self._plan(self.options.planners[cell.method], cell, budget_bytes, started)
+            if cell.kind is Kind.PEER:
+                return self._plan(self.options.modelled_peers[cell.method], cell, budget_bytes, started)
             return self._simulate(cell, budget_bytes, started)
         except (InputError, MissingDependency, PlannerFailed) as error:
             return self._row(cell, budget_bytes, Outcome.FAILED, started, reason=str(error))
@@ -106,11 +109,13 @@ class ModelledCells:
             scope=scope,
         )
 
-    def _plan(self, cell: Cell, budget_bytes: Bytes, started: float) -> Row:
-        planner = self.options.planners[cell.method]
+    def _plan(self, planner: Planner, cell: Cell, budget_bytes: Bytes, started: float) -> Row:
         search = self._search(planner, Scope(order=searched_order(planner, keep_order=False)), started, bound=False)
         result = search.result(search.attempt(budget_bytes))
         plan = result.plan
+        if plan is None and cell.kind is Kind.PEER:
+            reason = f"its smallest peak is {format_bytes(result.smallest_known_peak_bytes)}"
+            return self._row(cell, budget_bytes, Outcome.OVER, started, reason=reason)
         if plan is None:
             row = self._row(cell, budget_bytes, Outcome(result.status), started, reason=explain_missing_plan(result))
             return replace(row, scope=result.scope, lower_bound_duration=result.lower_bound_duration)

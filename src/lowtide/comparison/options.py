@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
+from lowtide.comparison.modelled_peers import MODELLED_PEERS
 from lowtide.comparison.peers import PEERS
 from lowtide.errors import InputError
 from lowtide.layouts.protocol import Layouter
@@ -36,9 +37,11 @@ class ComparisonOptions:
 
     Attributes:
         planners: By name, in the order of the rows.
+        modelled_peers: Likewise: what PyTorch itself offers, as plans of the graph.
         policies: Likewise.
         peers: Of the measured runs; empty where nothing is measured.
-        model: What is really trained, as ``pkg.module:function``, or None to measure nothing.
+        source_model: What the graph was captured from, as ``pkg.module:function``, or None.
+        model: What is really trained, likewise, or None to measure nothing.
         time_limit_seconds: For each planner and each bound within each budget.
         seed: Of planners, policies and trainings.
         threads: Of planners; None for all that this process may use. Trainings have one.
@@ -47,8 +50,10 @@ class ComparisonOptions:
     """
 
     planners: Mapping[str, Planner]
+    modelled_peers: Mapping[str, Planner] = field(default_factory=dict)
     policies: Mapping[str, Policy]
     peers: tuple[str, ...] = ()
+    source_model: str | None = None
     model: str | None = None
     time_limit_seconds: float
     seed: int
@@ -59,7 +64,7 @@ class ComparisonOptions:
     def as_header(self) -> dict[str, object]:
         """What must be the same for rows to stand in one table."""
         return {
-            "model": self.model,
+            "model": self.source_model,
             "time_limit_seconds": float(self.time_limit_seconds),
             "seed": self.seed,
             "threads": self.threads,
@@ -74,6 +79,7 @@ def choose_options(
     policies: Sequence[str | Policy] | None = None,
     peers: Sequence[str] | None = None,
     model: str | None = None,
+    source_model: str | None = None,
     time_limit_seconds: float = 10.0,
     seed: int = 0,
     threads: int | None = None,
@@ -85,8 +91,10 @@ def choose_options(
         num_nodes: Of the graph, which decides which planners there are by default; None while that is not known.
         planners: Planners, their names, ``pkg.mod:Class``, or ``("all",)``; None: those that suit the graph.
         policies: Policies, their names or ``pkg.mod:Class``; None or ``("all",)``: all of lowtide's own.
-        peers: Names in ``lowtide.comparison.peers.PEERS``; None: all. Of no meaning without a model.
+        peers: Names in ``lowtide.comparison.peers.PEERS``; None: all. Of no meaning without any model.
         model: What to train, or None.
+        source_model: What the graph was captured from, as ``pkg.module:function``: what PyTorch would recompute of it
+            is modelled. None: ``model``.
         time_limit_seconds: For each planner and bound.
         seed: Of everything that draws.
         threads: Of planners.
@@ -100,13 +108,18 @@ def choose_options(
     all_planners = tuple(names) == (ALL,)
     all_policies = policies is None or tuple(policies) == (ALL,)
     chosen_policies: Sequence[str | Policy] = tuple(POLICIES) if all_policies else tuple(policies or ())
+    chosen_peers = _choose_peers(peers)
+    source_model = source_model or model
+    modelled = [MODELLED_PEERS[name](source_model) for name in chosen_peers if source_model and name in MODELLED_PEERS]
     return ComparisonOptions(
+        modelled_peers={peer.name: peer for peer in modelled},
         planners=_by_name([choose_planner(one) for one in (tuple(PLANNERS) if all_planners else names)], "planner"),
         policies=_by_name(
             [policy_named(one) if isinstance(one, str) else one for one in chosen_policies],
             "policy",
         ),
-        peers=() if model is None else _choose_peers(peers),
+        peers=() if model is None else chosen_peers,
+        source_model=source_model,
         model=model,
         time_limit_seconds=time_limit_seconds,
         seed=seed,

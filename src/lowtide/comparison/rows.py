@@ -28,6 +28,8 @@ class Kind(StrEnum):
     """What no plan can beat."""
     PLANNER = "planner"
     """A plan, checked by the referee."""
+    PEER = "peer"
+    """What PyTorch itself would recompute, as a plan of the same graph, checked by the referee."""
     POLICY = "policy"
     """An online policy, simulated."""
     MEASURED = "measured"

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from lowtide import errors
 from lowtide.errors import CompileError, LowtideError
 from lowtide.importers.torch_eager_dropout import eager_dropout
+from lowtide.importers.torch_graph import ROOT_OF_PATH
 from lowtide.ir import InputKind
 
 __all__ = [
@@ -49,7 +50,6 @@ _SPARSE_ARGUMENT: Mapping[Any, int] = {
     torch.embedding: 4,
 }
 """Position of ``sparse`` among the arguments of what looks up embeddings."""
-_ROOT_OF_PATH = re.compile(r"^L\['\w+'\]\.?")
 _PARAMETER_SOURCE = re.compile(r"\._parameters\[")
 _BUFFER_SOURCE = re.compile(r"\._buffers\[")
 
@@ -234,7 +234,7 @@ def _refuse_sparse_gradients(module: fx.GraphModule) -> None:
 def _module_of(node: fx.Node) -> str:
     """The module that an op of a Dynamo graph comes from, in words; where it is not among the model's, the place."""
     path, kind = next(reversed((node.meta.get("nn_module_stack") or {"": ("", None)}).values()))
-    name = _ROOT_OF_PATH.sub("", str(path))
+    name = ROOT_OF_PATH.sub("", str(path))
     if kind is None or not name:
         return f"an embedding{user_place(node.meta.get('stack_trace'))}"
     return f"{name!r} ({getattr(kind, '__name__', kind)})"

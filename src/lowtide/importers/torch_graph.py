@@ -9,6 +9,7 @@ counts.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +24,13 @@ from lowtide.importers.torch_rng import RNG_STATE_BYTES, is_rng, rng_state_of
 from lowtide.ir import BOUNDARY_OP, Graph, Input, InputKind, Node, Value
 from lowtide.units import align_up
 
-__all__ = ["BOUNDARY_NODE", "FxImport", "Split", "graph_from_fx", "module_path"]
+__all__ = ["BOUNDARY_NODE", "ROOT_OF_PATH", "FxImport", "Split", "graph_from_fx", "module_path"]
 
 TORCH_ALIGNMENT_BYTES = 64
 """What torch's CPU allocator aligns to."""
+
+ROOT_OF_PATH = re.compile(r"^L\['\w+'\]\.?")
+"""How Dynamo's module paths begin: the variable that holds the model."""
 
 _LOSS_ELEMENT_BYTES = 4
 
@@ -135,7 +139,7 @@ def module_path(fx_node: fx.Node) -> str:
     """Path of the module that an fx node comes from, e.g. ``transformer.h.3.mlp``; empty where unknown."""
     stack = fx_node.meta.get("nn_module_stack") or fx_node.meta.get("fwd_nn_module_stack") or {}
     paths = [str(entry[0]) for entry in stack.values()]
-    return paths[-1].removeprefix("L['self'].") if paths else ""
+    return ROOT_OF_PATH.sub("", paths[-1]) if paths else ""
 
 
 class _Importer:

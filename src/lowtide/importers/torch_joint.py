@@ -18,7 +18,7 @@ from lowtide.importers.torch_graph import FxImport, Split, graph_from_fx
 from lowtide.importers.torch_prepare import drop_noops
 from lowtide.ir import Graph, InputKind
 
-__all__ = ["ForwardCapture", "JointCapture", "capture_training", "import_forward", "import_joint"]
+__all__ = ["ForwardCapture", "JointCapture", "capture_joint", "capture_training", "import_forward", "import_joint"]
 
 _LOG = logging.getLogger("lowtide")
 
@@ -179,21 +179,49 @@ def capture_training(
         CompileError: The model does not trace to one graph of concrete shapes; the message names the place.
     """
     captured: list[JointCapture] = []
+    capture_joint(model, inputs, loss=loss, costs=costs, name=name, then=lambda joint, _: captured.append(joint))
+    return captured[0].imported.graph
+
+
+def capture_joint(
+    model: torch.nn.Module,
+    inputs: Sequence[Any],
+    *,
+    loss: Callable[[Any], torch.Tensor] | None,
+    costs: str,
+    name: str | None,
+    then: Callable[[JointCapture, Mapping[str, Any]], None],
+) -> None:
+    """As ``capture_training``, for whoever wants the joint module beside the Graph.
+
+    Args:
+        model: As there.
+        inputs: As there.
+        loss: As there.
+        costs: As there.
+        name: As there.
+        then: Called with the capture and the keyword arguments of a partition function, while AOTAutograd traces.
+
+    Raises:
+        CompileError: As there.
+    """
+    is_captured = False
 
     def backend(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         kinds = input_kinds_of(module)
 
-        def partition(joint: fx.GraphModule, _: object, *, num_fwd_outputs: int, **__: object) -> Any:
-            captured.append(
-                import_joint(
-                    joint,
-                    num_forward_outputs=num_fwd_outputs,
-                    kinds=kinds,
-                    mode=CostMode(costs),
-                    cache=default_cost_cache(),
-                    name=name or type(model).__name__,
-                )
+        def partition(joint: fx.GraphModule, _: object, *, num_fwd_outputs: int, **others: Any) -> Any:
+            nonlocal is_captured
+            captured = import_joint(
+                joint,
+                num_forward_outputs=num_fwd_outputs,
+                kinds=kinds,
+                mode=CostMode(costs),
+                cache=default_cost_cache(),
+                name=name or type(model).__name__,
             )
+            then(captured, {"num_fwd_outputs": num_fwd_outputs, **others})
+            is_captured = True
             raise _CapturedSignal
 
         def no_gradient(*_: object) -> Any:
@@ -218,8 +246,8 @@ def capture_training(
         with compile_settings():
             compiled(*inputs)
     except Exception as error:  # noqa: BLE001 - Dynamo wraps the signal and every refusal in errors of its own
-        if captured:
-            return captured[0].imported.graph
+        if is_captured:
+            return
         raise explain(error, model=model) or error from None
     finally:
         torch.set_rng_state(rng_state)

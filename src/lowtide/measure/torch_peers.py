@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lowtide.errors import InputError
 
-__all__ = ["blocks_of", "checkpoint_blocks", "checkpointed", "limit_saved_activations"]
+__all__ = ["blocks_of", "checkpoint_blocks", "checkpointed", "limit_saved_activations", "require_blocks"]
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
@@ -40,6 +40,18 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
     ]
 
 
+def require_blocks(model: nn.Module) -> list[nn.Module]:
+    """As ``blocks_of``, at least one.
+
+    Raises:
+        InputError: The model has no blocks.
+    """
+    blocks = blocks_of(model)
+    if not blocks:
+        raise InputError(f"{type(model).__name__} has no blocks: no ModuleList or Sequential holds modules with parts")
+    return blocks
+
+
 def checkpoint_blocks(model: nn.Module, *, optimizer: torch.optim.Optimizer) -> nn.Module:
     """Checkpoints every block in place.
 
@@ -54,10 +66,7 @@ def checkpoint_blocks(model: nn.Module, *, optimizer: torch.optim.Optimizer) -> 
         InputError: The model has no blocks.
     """
     del optimizer
-    blocks = blocks_of(model)
-    if not blocks:
-        raise InputError(f"{type(model).__name__} has no blocks: no ModuleList or Sequential holds modules with parts")
-    for block in blocks:
+    for block in require_blocks(model):
         block.forward = checkpointed(block.forward)
     return model
 

@@ -68,7 +68,7 @@ def test_a_line_that_was_being_written_is_dropped(path: Path, graph: Graph, make
         ("{", "line 3: not JSON at line 1, column 2: Expecting property name enclosed in double quotes"),
         ("[]", "line 3: must be an object, not a list"),
         ('{"kind": "planner"}', "line 3: key 'method' is missing"),
-        ('{"kind": "wizard"}', "line 3: 'wizard' is none of plain, bound, planner, policy, measured"),
+        ('{"kind": "wizard"}', "line 3: 'wizard' is none of plain, bound, planner, peer, policy, measured"),
     ],
 )
 def test_a_damaged_line_is_named(path: Path, graph: Graph, line: str, message: str) -> None:
