@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,37 @@ def test_ctrl_c_keeps_the_rows_so_far(tmp_path: Path) -> None:
     assert json.loads(out)[0]["method"] == "plain"
     assert len(json.loads(out)) == len((tmp_path / "rows.jsonl").read_text().splitlines())  # plain for the header
     assert err.endswith("lowtide: interrupted\n")
+
+
+@pytest.mark.slow
+def test_ctrl_c_does_not_wait_for_a_training(tmp_path: Path) -> None:
+    """The signal goes to the process alone, as a supervisor sends it: its child hears nothing."""
+    pytest.importorskip("torch", reason="trains a torch model")
+    (tmp_path / "mine.py").write_text(
+        "import os, pathlib, sys, time\nimport lowtide.models\n\n\ndef model():\n"
+        "    if pathlib.Path(sys.argv[0]).name == 'child.py':  # the training\n"
+        "        pathlib.Path('pid.partial').write_text(str(os.getpid()))\n"
+        "        pathlib.Path('pid.partial').rename('pid')\n"
+        "        time.sleep(300)\n"
+        "    return lowtide.models.unet_tiny()\n"
+    )
+    command = [*COMMAND, "compare", "mine:model", "--budgets", "85%", "--planners", "greedy", "--policies", "coop"]
+    process = subprocess.Popen(
+        [*command, "--measure", "--peers", "lowtide.compile", "--time-limit", "1", "-o", "rows.jsonl", "--json"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pid_path, started = tmp_path / "pid", time.monotonic()
+    while not pid_path.exists() and process.poll() is None and time.monotonic() - started < 120:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert [row["method"] for row in json.loads(out)][-2:] == ["greedy", "coop"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_path.read_text()), 0)
 
 
 @pytest.mark.slow

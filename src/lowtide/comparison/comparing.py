@@ -107,7 +107,7 @@ def compare_graph(
                 break
             on_progress(_progress(cell, None, index, todo, clock))
             if cell.kind.is_measured:
-                row = run_measured(cell, options, known.get((str(Kind.MEASURED), EAGER, "")))
+                row = run_measured(cell, options, known.get((str(Kind.MEASURED), EAGER, "")), should_stop)
             else:
                 row = modelled.run(cell, bytes_by_budget[cell.budget])
             if should_stop():  # it was not let finish

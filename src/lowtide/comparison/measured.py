@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -54,13 +55,16 @@ def measured_cells(options: ComparisonOptions, budgets: tuple[str, ...]) -> tupl
     return (*lowest, *within)
 
 
-def run_measured(cell: Cell, options: ComparisonOptions, eager: Row | None) -> Row:
+def run_measured(
+    cell: Cell, options: ComparisonOptions, eager: Row | None, should_stop: Callable[[], bool] = lambda: False
+) -> Row:
     """Train, and say what it took.
 
     Args:
         cell: A measured one.
         options: With a model.
         eager: The row of eager; None only where the cell is that.
+        should_stop: Asked all the time; true kills the training at once, and the row is worth nothing.
 
     Raises:
         MeterUnavailable: The meter was not built.
@@ -73,7 +77,8 @@ def run_measured(cell: Cell, options: ComparisonOptions, eager: Row | None) -> R
     budget_bytes = parse_budget(cell.budget, baseline_peak_bytes=eager_peak_bytes) if cell.budget else None
     try:
         run = _training_run(cell, options, budget_bytes, eager_peak_bytes)
-        result, repeats = _train_eager(run) if cell.method == EAGER else (_train(run), True)
+        is_eager = cell.method == EAGER
+        result, repeats = _train_eager(run, should_stop) if is_eager else (_train(run, should_stop), True)
     except MeterUnavailable:
         raise
     except ChildFailed as error:
@@ -130,20 +135,23 @@ def train_twice(*, run: dict[str, Any]) -> dict[str, Any]:
     return {"result": first.to_json(), "repeats": not compare_results(first, second)}
 
 
-def _train_eager(run: TrainingRun) -> tuple[TrainingResult, bool]:
+def _train_eager(run: TrainingRun, should_stop: Callable[[], bool]) -> tuple[TrainingResult, bool]:
     """Where plain torch does not repeat, nobody can be blamed for other bits."""
     from lowtide.measure.training_types import TrainingResult
 
     answer = measure_in_subprocess(
-        f"{__name__}:{train_twice.__name__}", kwargs={"run": run.to_json()}, timeout_seconds=_TIMEOUT_SECONDS
+        f"{__name__}:{train_twice.__name__}",
+        kwargs={"run": run.to_json()},
+        timeout_seconds=_TIMEOUT_SECONDS,
+        should_stop=should_stop,
     )
     return TrainingResult.from_json(answer["result"]), bool(answer["repeats"])
 
 
-def _train(run: TrainingRun) -> TrainingResult:
+def _train(run: TrainingRun, should_stop: Callable[[], bool]) -> TrainingResult:
     from lowtide.measure.torch_training import measure_training
 
-    return measure_training(run, timeout_seconds=_TIMEOUT_SECONDS)
+    return measure_training(run, timeout_seconds=_TIMEOUT_SECONDS, should_stop=should_stop)
 
 
 def _bits_of(result: TrainingResult) -> str:

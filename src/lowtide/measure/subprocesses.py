@@ -16,7 +16,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ __all__ = ["measure_in_subprocess"]
 
 STDERR_TAIL_CHARS = 4000
 
+_SECONDS_BETWEEN_LOOKS = 0.1
+
 
 def measure_in_subprocess(
     target: str,
@@ -35,6 +38,7 @@ def measure_in_subprocess(
     kwargs: Mapping[str, object] | None = None,
     env: Mapping[str, str] | None = None,
     timeout_seconds: float = 600.0,
+    should_stop: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
     """Runs ``target(**kwargs)`` in a fresh Python under the malloc meter and returns its result.
 
@@ -46,6 +50,7 @@ def measure_in_subprocess(
         kwargs: Keyword arguments for it, of types that JSON can hold.
         env: Environment variables to set in the child, on top of this process's.
         timeout_seconds: Wall-clock time after which the child is killed.
+        should_stop: Asked all the time; true kills the child at once.
 
     Returns:
         What the function returned, after a round trip through JSON: tuples are lists, keys are text.
@@ -54,7 +59,7 @@ def measure_in_subprocess(
         InputError: `kwargs` does not fit into JSON.
         MeterUnavailable: The meter was not built.
         ChildFailed: The function raised or returned something else than a dict for JSON, its process died,
-            or the time was up. The child's traceback is in the error's `child_traceback` and notes.
+            the time was up, or it was stopped. The child's traceback is in the error's `child_traceback` and notes.
     """
     try:
         request = json.dumps({"target": target, "kwargs": dict(kwargs or {}), "sys_path": sys.path})
@@ -63,7 +68,13 @@ def measure_in_subprocess(
     with tempfile.TemporaryDirectory(prefix="lowtide-measure-") as folder_name:
         folder = Path(folder_name)
         (folder / "request.json").write_text(request, encoding="utf-8")
-        _run_child(target, folder=folder, env=dict(env or {}), timeout_seconds=timeout_seconds)
+        _run_child(
+            target,
+            folder=folder,
+            env=dict(env or {}),
+            timeout_seconds=timeout_seconds,
+            should_stop=should_stop or (lambda: False),
+        )
         return _read_answer(target, answer=json.loads((folder / "answer.json").read_text(encoding="utf-8")))
 
 
@@ -82,35 +93,45 @@ def _preloadable(library: Path, *, folder: Path) -> str:
     return str(shutil.copy(library, folder / library.name))
 
 
-def _run_child(target: str, *, folder: Path, env: dict[str, str], timeout_seconds: float) -> None:
+def _run_child(
+    target: str, *, folder: Path, env: dict[str, str], timeout_seconds: float, should_stop: Callable[[], bool]
+) -> None:
     command = [sys.executable, "-m", "lowtide.measure.child", str(folder / "request.json"), str(folder / "answer.json")]
     errors_path = folder / "stderr.txt"  # a file, not a pipe: a grandchild that lives on cannot make us wait
-    try:
-        with errors_path.open("wb") as stderr:
-            completed = subprocess.run(
-                command,
-                env=_child_environment(folder=folder, env=env),
-                stderr=stderr,
-                stdin=subprocess.DEVNULL,
-                timeout=timeout_seconds,
-                check=False,
-            )
-    except subprocess.TimeoutExpired as error:
-        raise ChildFailed(
-            f"{target!r} did not finish within {timeout_seconds:g} s and was killed: raise timeout_seconds",
-            target=target,
-            error_type=None,
-            child_traceback=_tail(errors_path),
-            return_code=None,
-        ) from error
-    if not (folder / "answer.json").is_file():
-        raise ChildFailed(
-            f"the process running {target!r} {_describe_exit(completed.returncode)} before it had a result",
-            target=target,
-            error_type=None,
-            child_traceback=_tail(errors_path),
-            return_code=completed.returncode,
-        )
+    environment = _child_environment(folder=folder, env=env)
+    with (
+        errors_path.open("wb") as stderr,
+        subprocess.Popen(command, env=environment, stderr=stderr, stdin=subprocess.DEVNULL) as process,
+    ):
+        try:
+            why_killed = _wait(process, timeout_seconds=timeout_seconds, should_stop=should_stop)
+        finally:
+            process.kill()  # of no effect where it has ended
+    if not why_killed and (folder / "answer.json").is_file():
+        return
+    ended = f"the process running {target!r} {_describe_exit(process.returncode)} before it had a result"
+    raise ChildFailed(
+        f"{target!r} {why_killed}" if why_killed else ended,
+        target=target,
+        error_type=None,
+        child_traceback=_tail(errors_path),
+        return_code=None if why_killed else process.returncode,
+    )
+
+
+def _wait(process: subprocess.Popen[bytes], *, timeout_seconds: float, should_stop: Callable[[], bool]) -> str:
+    """Wait for the end of the child; or say why there is none to wait for."""
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            process.wait(timeout=max(0.0, min(_SECONDS_BETWEEN_LOOKS, deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            if should_stop():
+                return "was killed, as somebody wants an end"
+            if time.monotonic() >= deadline:
+                return f"did not finish within {timeout_seconds:g} s and was killed: raise timeout_seconds"
+        else:
+            return ""
 
 
 def _describe_exit(return_code: int) -> str:

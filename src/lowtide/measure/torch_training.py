@@ -104,7 +104,11 @@ def run_training(run: TrainingRun) -> TrainingResult:
 
 
 def measure_training(
-    run: TrainingRun, *, timeout_seconds: float = 600.0, env: Mapping[str, str] | None = None
+    run: TrainingRun,
+    *,
+    timeout_seconds: float = 600.0,
+    env: Mapping[str, str] | None = None,
+    should_stop: Callable[[], bool] | None = None,
 ) -> TrainingResult:
     """Trains in a fresh process under the malloc meter, as `run_training` does.
 
@@ -112,13 +116,14 @@ def measure_training(
         run: What to train.
         timeout_seconds: Wall-clock time after which the process is killed.
         env: Environment variables to set in it.
+        should_stop: Asked all the time; true kills the process at once.
 
     Returns:
         The result, bytes included. Tensors, if the run records them, come over a temporary file.
 
     Raises:
         MeterUnavailable: The meter was not built.
-        ChildFailed: The training raised; the child's traceback is kept.
+        ChildFailed: The training raised, or was stopped; the child's traceback is kept.
     """
     with tempfile.TemporaryDirectory(prefix="lowtide-training-") as folder:
         tensors_path = Path(folder) / "tensors.pt"
@@ -127,6 +132,7 @@ def measure_training(
             kwargs={"run": run.to_json(), "tensors_path": str(tensors_path)},
             env=env,
             timeout_seconds=timeout_seconds,
+            should_stop=should_stop,
         )
         tensors = torch.load(tensors_path, weights_only=True) if run.record == "tensors" else None
     return TrainingResult.from_json(document, tensors=tensors)

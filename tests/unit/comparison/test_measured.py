@@ -41,7 +41,7 @@ def train_as(
     """Trainings whose steps take 2 s of CPU and those peaks; returns the runs asked for."""
     runs: list[TrainingRun] = []
 
-    def train(run: TrainingRun) -> TrainingResult:
+    def train(run: TrainingRun, _: object) -> TrainingResult:
         runs.append(run)
         steps = tuple(
             StepResult(loss=1.0, wall_seconds=9.0, cpu_seconds=2.0, start_bytes=0, peak_bytes=peak, end_bytes=0)
@@ -107,7 +107,7 @@ def test_bytes_in_an_arena_count(options: ComparisonOptions, monkeypatch: pytest
 def test_a_training_that_ends_badly_is_a_row(
     options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch, error_type: str | None, outcome: Outcome
 ) -> None:
-    def fail(run: TrainingRun) -> TrainingResult:
+    def fail(run: TrainingRun, should_stop: object) -> TrainingResult:
         raise ChildFailed(
             f"'t' raised {error_type} in the child process: so and so\nand more",
             target="t",
@@ -128,7 +128,7 @@ def test_without_eager_there_is_nothing_to_compare_with(options: ComparisonOptio
 
 
 def test_a_missing_meter_ends_it(options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(run: TrainingRun) -> TrainingResult:
+    def fail(run: TrainingRun, should_stop: object) -> TrainingResult:
         raise MeterUnavailable("not built")
 
     monkeypatch.setattr(measured, "_train", fail)

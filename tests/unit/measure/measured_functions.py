@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pathlib
 import signal
 import sys
 import time
@@ -39,7 +40,11 @@ def be_killed() -> dict[str, object]:
     return {}
 
 
-def sleep_long() -> dict[str, object]:
+def sleep_long(pid_path: str | None = None) -> dict[str, object]:
+    if pid_path is not None:
+        partial = pathlib.Path(f"{pid_path}.partial")
+        partial.write_text(str(os.getpid()))
+        partial.rename(pid_path)
     time.sleep(60)
     return {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,18 @@ def test_time_is_limited() -> None:
     with pytest.raises(ChildFailed, match=r"did not finish within 2 s and was killed: raise timeout_seconds") as caught:
         measure_in_subprocess("measured_functions:sleep_long", timeout_seconds=2)
     assert caught.value.return_code is None
+
+
+def test_somebody_who_wants_an_end_does_not_wait_for_it(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    started = time.monotonic()
+    with pytest.raises(ChildFailed, match=r"'measured_functions:sleep_long' was killed, as somebody wants an end"):
+        measure_in_subprocess(
+            "measured_functions:sleep_long", kwargs={"pid_path": str(marker)}, should_stop=marker.exists
+        )
+    assert time.monotonic() - started < 30  # of the 60 that it would sleep
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(marker.read_text()), 0)
 
 
 def test_result_must_be_a_dict() -> None:
