@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lowtide import api
-from lowtide.api import Analysis
+from lowtide.api import Analysis, Holding
 from lowtide.cli.output import count_of, print_facts, print_table, print_text
 from lowtide.ir import Graph, Plan, PlanResult, Scope
 from lowtide.referee import VerifiedPlan
@@ -66,7 +68,10 @@ def _describe_footprint(plan: Plan, unplaced_bytes: int | None) -> str:
 
 def _describe_holdings(verified: VerifiedPlan) -> str:
     holdings = api.holdings_at_peak(verified.graph, verified.replay)
-    named = [f"{holding.name} {format_bytes(holding.size_bytes)}" for holding in holdings[:_NUM_HOLDINGS]]
+    named = [
+        f"{holding.name}{f' ({holding.module})' if holding.module else ''} {format_bytes(holding.size_bytes)}"
+        for holding in holdings[:_NUM_HOLDINGS]
+    ]
     rest = holdings[_NUM_HOLDINGS:]
     if rest:
         named.append(f"{count_of(len(rest), 'other')} {format_bytes(sum(holding.size_bytes for holding in rest))}")
@@ -93,11 +98,7 @@ def print_analysis(analysis: Analysis) -> None:
         ]
     )
     print_text()
-    print_table(
-        ("held at the plain peak", "made by", "size"),
-        [(holding.name, holding.op, format_bytes(holding.size_bytes)) for holding in analysis.holdings],
-        right=(2,),
-    )
+    _print_holdings(analysis.holdings)
     if analysis.points:
         print_text()
         print_table(
@@ -115,6 +116,18 @@ def print_analysis(analysis: Analysis) -> None:
         )
     print_text()
     print_text(_advise(analysis))
+
+
+def _print_holdings(holdings: Sequence[Holding]) -> None:
+    has_modules = any(holding.module for holding in holdings)
+    print_table(
+        ("held at the plain peak", "made by", *(["in"] if has_modules else []), "size"),
+        [
+            (holding.name, holding.op, *([holding.module] if has_modules else []), format_bytes(holding.size_bytes))
+            for holding in holdings
+        ],
+        right=(3 if has_modules else 2,),
+    )
 
 
 def _advise(analysis: Analysis) -> str:

@@ -29,6 +29,7 @@ class Holding:
         op: That node's op, or the kind of the graph input.
         size_bytes: Bytes.
         is_workspace: Whether it is a node's workspace.
+        module: Path of the module that the node comes from, where the graph knows it; else empty.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Holding:
     op: str
     size_bytes: int
     is_workspace: bool
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +157,19 @@ def _peak_node(steps: Sequence[Step], replayed: Replay) -> str | None:
 
 
 def _holding_of(graph: Graph, span: Lifespan) -> Holding:
-    if span.is_workspace:
-        return Holding(span.name, span.name, graph.node_by_name[span.name].op, span.size_bytes, is_workspace=True)
-    value = graph.value_by_name[span.name]
+    value = None if span.is_workspace else graph.value_by_name[span.name]
     if isinstance(value, Input):
         return Holding(span.name, None, str(value.kind), span.size_bytes, is_workspace=False)
-    node = graph.producer_by_value[span.name]
-    return Holding(span.name, node.name, node.op, span.size_bytes, is_workspace=False)
+    node = graph.node_by_name[span.name] if value is None else graph.producer_by_value[span.name]
+    module = node.meta.get("module")
+    return Holding(
+        span.name,
+        node.name,
+        node.op,
+        span.size_bytes,
+        is_workspace=span.is_workspace,
+        module=module if isinstance(module, str) else "",
+    )
 
 
 def _point_of(percent: int, attempt: Attempt, baseline_duration: int) -> AnalysisPoint:

@@ -45,6 +45,25 @@ def test_json_is_one_object_with_exactly_the_documented_keys(
     assert "chatter from below Python" in err
 
 
+def test_what_holds_the_peak_is_named_with_its_module(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(Path("four.json").read_text(encoding="utf-8"))
+    document["nodes"][0]["meta"] = {"module": "encoder.0.linear"}
+    Path("modules.json").write_text(json.dumps(document), encoding="utf-8")
+    assert main(["plan", "modules.json", "--budget", "75%", *RECOMPUTING]) == 0
+    assert "va (encoder.0.linear) 8 B" in " ".join(capsys.readouterr().out.split())
+    assert main(["plan", "modules.json", *RECOMPUTING]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["held", "at", "the", "plain", "peak", "made", "by", "in", "size"] in rows
+    assert ["va", "op", "encoder.0.linear", "8", "B"] in rows
+    assert ["vb", "op", "8", "B"] in rows
+    assert main(["plan", "modules.json", *RECOMPUTING, "--json"]) == 0
+    holdings = json.loads(capsys.readouterr().out)["holdings"]
+    assert [(holding["name"], holding["module"]) for holding in holdings][:2] == [
+        ("va", "encoder.0.linear"),
+        ("vb", ""),
+    ]
+
+
 def test_human_output_echoes_the_budget_and_fits_80_columns(
     workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,15 @@ def test_inputs_have_their_kind_and_stay_with_the_caller(graph: Graph) -> None:
     assert not any(graph_input.evictable for graph_input in graph.inputs)
 
 
+def test_modules_are_named_as_in_the_model(graph: Graph) -> None:
+    convolution = nodes_of(graph, "aten.convolution")[0]
+    assert convolution.meta["module"] == "convolution"
+    backward = nodes_of(graph, "aten.convolution_backward")[0]
+    assert backward.meta["module"] == "convolution"
+    root = nodes_of(graph, "aten.relu")[0]  # the function relu, called in the model's own forward
+    assert "module" not in root.meta
+
+
 def test_sizes_are_those_of_storages_rounded_up(graph: Graph) -> None:
     convolution = nodes_of(graph, "aten.convolution")[0]
     assert convolution.outputs[0].size_bytes == 2 * 8 * 4 * 4 * 4
