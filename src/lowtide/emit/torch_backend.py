@@ -106,7 +106,7 @@ def compile_in_place(model: torch.nn.Module, options: CompileOptions) -> torch.n
     reader = BudgetReader(options.budget)
     PlannedCall(
         model,
-        backend_for=lambda standing: _Backend(options, standing, reader),
+        backend_for=lambda standing: _Backend(options, standing, reader, type(model).__name__),
         count_standing=lambda counted: _standing_beside(counted, options),
     ).attach()
     return model
@@ -137,7 +137,7 @@ def dynamo_backend(
         refuse_active_ddp()
         _refuse_partial_frame()
         standing = _standing_of_graph(module) if options.counts is Counts.DEVICE else StandingBytes()
-        return _Backend(options, standing, BudgetReader(options.budget))(module, example_inputs)
+        return _Backend(options, standing, BudgetReader(options.budget), "the model")(module, example_inputs)
     except LowtideError as error:
         return raiser(error)
 
@@ -145,16 +145,18 @@ def dynamo_backend(
 class _Backend:
     """Plans and emits each graph that Dynamo hands over; one object per amount of standing bytes."""
 
-    def __init__(self, options: CompileOptions, standing: StandingBytes, reader: BudgetReader) -> None:
+    def __init__(self, options: CompileOptions, standing: StandingBytes, reader: BudgetReader, model_name: str) -> None:
         self._options = options
         self._standing = standing
         self._reader = reader
+        self._model_name = model_name
 
     def __call__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         kinds = input_kinds_of(module)
         step = _Step(self._options, self._standing, self._reader, kinds)
         try:
             refuse_unplannable_inputs(module)
+            _log_start(self._model_name, self._options.budget)
             return trace_with_aot(
                 module,
                 example_inputs,
@@ -258,6 +260,12 @@ class _Step:
             if granted_bytes > budget_bytes:
                 return self._plan_within(graph, granted_bytes, beside)
             raise _in_budget_terms(error, budget_bytes, beside, self._standing) from None
+
+
+def _log_start(model_name: str, budget: Budget) -> None:
+    """Before what takes seconds in silence."""
+    words = format_bytes(budget) if isinstance(budget, int) else str(budget).strip()
+    _LOG.info("planning %s for a budget of %s: once for each new input shape, it takes some seconds", model_name, words)
 
 
 def _margin_bytes(graph: Graph) -> int:

@@ -1,4 +1,4 @@
-"""What one compilation came to, as data, and as the one line that the log says of it."""
+"""What one compilation came to, as data, and as the two lines that the log says of it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def last_compilation() -> Compilation | None:
 
 
 def note_compilation(compilation: Compilation) -> None:
-    """Make a compilation the newest, and say in one INFO line what it came to."""
+    """Make a compilation the newest, and say in two INFO lines what it came to."""
     global _last  # noqa: PLW0603 - what last_compilation() returns
     _last = compilation
     _log_compilation(compilation)
@@ -95,27 +95,30 @@ def _log_compilation(compilation: Compilation) -> None:
     standing = compilation.standing
     plan = compilation.verified.plan
     bound = plan.lower_bound_tdi_percent
-    if compilation.counts is Counts.DEVICE:
-        counted = (
-            f"parameters {format_bytes(standing.parameters)}, buffers {format_bytes(standing.buffers)}, gradients that "
-            f"are there {format_bytes(standing.gradients)}, optimizer state {format_bytes(standing.optimizer)}"
-            f"{'' if standing.is_optimizer_known else ' (class unknown: not counted)'}, the compiled step"
-        )
-    else:
-        counted = "the compiled step, gradients included"
     _LOG.info(
-        "%s step planned: budget %s counts %s; not counted: inputs %s, loss and optimizer temporaries outside the "
-        "model; peak %s -> %s, TDI %.2f %%, bound %s, %d nodes, %d recomputed, captured in %.1f s, planned in %.1f s",
+        "%s step planned: peak %s -> %s within %s, TDI %.2f %%%s, %d recomputed of %d nodes, %.1f s",
         compilation.kind,
-        format_bytes(compilation.budget_bytes),
-        counted,
-        format_bytes(compilation.input_bytes),
         format_bytes(compilation.baseline_peak_bytes),
         format_bytes(compilation.planned_peak_bytes),
+        format_bytes(compilation.budget_bytes),
         plan.tdi_percent,
-        "none" if bound is None else f"{bound:.2f} %",
-        len(compilation.verified.graph.nodes),
+        "" if bound is None else f" (bound {bound:.2f} %)",
         compilation.result.num_recomputes,
-        compilation.capture_seconds,
-        compilation.result.solve_seconds,
+        len(compilation.verified.graph.nodes),
+        compilation.capture_seconds + compilation.result.solve_seconds,
+    )
+    inputs = format_bytes(compilation.input_bytes)
+    if compilation.counts is not Counts.DEVICE:
+        _LOG.info(
+            "counted: the step, its gradients included; not parameters, buffers, optimizer, inputs %s", inputs
+        )
+        return
+    _LOG.info(
+        "also counted: parameters %s, buffers %s, gradients %s, optimizer %s%s; not inputs %s",
+        format_bytes(standing.parameters),
+        format_bytes(standing.buffers),
+        format_bytes(standing.gradients),
+        format_bytes(standing.optimizer),
+        "" if standing.is_optimizer_known else " (unknown class)",
+        inputs,
     )
