@@ -508,7 +508,7 @@ def test_an_unknown_optimizer_is_said_not_to_count(caplog: pytest.LogCaptureFixt
     start, planned, counted = [record.getMessage() for record in caplog.records if record.name == "lowtide"]
     assert start.startswith("planning Chain for a budget of 4MB: ")
     assert planned.startswith("training step planned: peak ")
-    assert " within 3.81 MiB, TDI 0.00 % (bound 0.00 %), 0 recomputed of " in planned
+    assert " within 3.81 MiB, TDI 0.00 % (bound 0.00 %), 0 recomputed, " in planned
     assert counted == (
         "also counted: parameters 1.06 KiB, buffers 0 B, gradients 0 B, optimizer 0 B (unknown class); "
         "not inputs 512 B"

@@ -96,7 +96,7 @@ def _log_compilation(compilation: Compilation) -> None:
     plan = compilation.verified.plan
     bound = plan.lower_bound_tdi_percent
     _LOG.info(
-        "%s step planned: peak %s -> %s within %s, TDI %.2f %%%s, %d recomputed of %d nodes, %.1f s",
+        "%s step planned: peak %s -> %s within %s, TDI %.2f %%%s, %d recomputed, %.1f s",
         compilation.kind,
         format_bytes(compilation.baseline_peak_bytes),
         format_bytes(compilation.planned_peak_bytes),
@@ -104,7 +104,6 @@ def _log_compilation(compilation: Compilation) -> None:
         plan.tdi_percent,
         "" if bound is None else f" (bound {bound:.2f} %)",
         compilation.result.num_recomputes,
-        len(compilation.verified.graph.nodes),
         compilation.capture_seconds + compilation.result.solve_seconds,
     )
     inputs = format_bytes(compilation.input_bytes)
