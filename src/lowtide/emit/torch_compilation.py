@@ -108,9 +108,7 @@ def _log_compilation(compilation: Compilation) -> None:
     )
     inputs = format_bytes(compilation.input_bytes)
     if compilation.counts is not Counts.DEVICE:
-        _LOG.info(
-            "counted: the step, its gradients included; not parameters, buffers, optimizer, inputs %s", inputs
-        )
+        _LOG.info("counted: the step, its gradients included; not parameters, buffers, optimizer, inputs %s", inputs)
         return
     _LOG.info(
         "also counted: parameters %s, buffers %s, gradients %s, optimizer %s%s; not inputs %s",
