@@ -22,7 +22,9 @@ __all__ = [
     "add_working_folder_to_path",
     "capture_target",
     "is_existing",
+    "is_onnx",
     "is_target",
+    "is_tflite",
     "load_source",
     "load_trace",
     "read_target",
@@ -87,6 +89,16 @@ def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
     if is_target(source):
         return capture_target(source, inference=False, costs="profiled")
     raise InputError(f"SOURCE {_shortened(source)!r} is no file: give {SOURCE_HELP.rstrip('.')}")
+
+
+def is_tflite(source: str | Path) -> bool:
+    """Whether a SOURCE names a .tflite file."""
+    return Path(source).suffix.lower() == ".tflite"
+
+
+def is_onnx(source: str | Path) -> bool:
+    """Whether a SOURCE names an .onnx file."""
+    return Path(source).suffix.lower() == ".onnx"
 
 
 def load_trace(source: str) -> Trace | None:
