@@ -13,8 +13,8 @@ from benchmarks.edge.models import CACHE, all_models
 from benchmarks.edge.records import check_record
 from benchmarks.edge.runs import Row, kib, markdown, parser_of, saved_percent, write_rows
 from lowtide import api
-from lowtide.emit.bands.search import choose_bands
-from lowtide.emit.tflite_bands import export_bands, import_bands, plan_bands
+from lowtide.emit.bands.planned import plan_bands
+from lowtide.emit.tflite_bands import choose_tflite_bands, export_bands, import_bands
 from lowtide.emit.tflite_check import check_tflite
 from lowtide.importers.tflite_file import parse_tflite
 from lowtide.ir import Graph, PlanResult
@@ -54,7 +54,7 @@ def measure_model(data: bytes, options: argparse.Namespace) -> Row:
         )
 
     file = parse_tflite(data, "the model")
-    choice = choose_bands(file)
+    choice = choose_tflite_bands(file)
     record: Row = {
         "stretches": [
             {"first": stretch.positions.start, "last": stretch.positions.end - 1, "num_bands": num_bands}
@@ -64,7 +64,8 @@ def measure_model(data: bytes, options: argparse.Namespace) -> Row:
     if not choice.bands:
         return record
     banded = import_bands(file, choice)
-    export = export_bands(banded, api.require_plan(plan_bands(banded, plan_smallest), banded.source.graph))
+    graph = banded.source.graph
+    export = export_bands(banded, api.require_plan(plan_bands(graph, choice, plan_smallest), graph))
     checked = check_tflite(data, export.data, repeats=options.repeats, seed=options.seed)
     return record | {
         "planned_bytes": export.after.head_bytes,

@@ -18,12 +18,19 @@ from tflite_micro.python.tflite_micro import runtime as micro
 
 from lowtide import api
 from lowtide.cli import main
-from lowtide.emit.bands.operators import banded_operator
-from lowtide.emit.bands.rewrite import with_bands
-from lowtide.emit.bands.search import BandOptions, choose_bands
+from lowtide.emit.bands.planned import plan_bands
+from lowtide.emit.bands.search import BandOptions
 from lowtide.emit.bands.stretch import Stretch
+from lowtide.emit.bands.tflite_operators import banded_operator
+from lowtide.emit.bands.tflite_rewrite import with_bands
 from lowtide.emit.tflite import TfliteExport
-from lowtide.emit.tflite_bands import export_bands, import_bands, is_same_within_rounding, ops_of, plan_bands
+from lowtide.emit.tflite_bands import (
+    choose_tflite_bands,
+    export_bands,
+    import_bands,
+    is_same_within_rounding,
+    ops_of,
+)
 from lowtide.emit.tflite_builder import TfliteBuilder
 from lowtide.emit.tflite_check import check_tflite
 from lowtide.emit.tflite_run import MicroRun, random_inputs
@@ -196,8 +203,8 @@ def plan_smallest(graph: Graph, *, keep_order: bool, max_copies: int | None) -> 
 
 def exported(data: bytes, options: BandOptions | None = None) -> TfliteExport:
     file = parse_tflite(data, "m")
-    banded = import_bands(file, choose_bands(file, options))
-    result = plan_bands(banded, plan_smallest)
+    banded = import_bands(file, choose_tflite_bands(file, options))
+    result = plan_bands(banded.source.graph, banded.choice, plan_smallest)
     return export_bands(banded, api.require_plan(result, banded.source.graph))
 
 
@@ -259,7 +266,7 @@ def test_an_op_bound_front_needs_a_fraction(dtype: str) -> None:
     assert isinstance(before, MicroRun)
     assert isinstance(after, MicroRun)
     assert after.head_bytes == export.after.head_bytes
-    added_bytes = choose_bands(parse_tflite(data, "m")).added_persistent_bytes
+    added_bytes = choose_tflite_bands(parse_tflite(data, "m")).added_persistent_bytes
     planned_bytes = export.after.head_bytes + before.tail_bytes + added_bytes
     assert after.total_bytes == pytest.approx(planned_bytes, rel=0.02)
     assert export.before.head_bytes == 2 * 32 * 32 * 32 * (4 if dtype == "FLOAT32" else 1)
@@ -297,14 +304,15 @@ def test_quantisation_of_pieces_is_that_of_their_tensors() -> None:
 def test_the_original_file_is_not_changed() -> None:
     data = wide_front("INT8")
     file = parse_tflite(data, "m")
-    import_bands(file, choose_bands(file))
+    import_bands(file, choose_tflite_bands(file))
     assert pack_model(file.model) == pack_model(parse_tflite(data, "m").model)
 
 
 def test_more_time_never_needs_more_memory() -> None:
     file = parse_tflite(wide_front("FLOAT32"), "m")
     bytes_by_time = [
-        choose_bands(file, BandOptions(most_added_time_percent=percent)).after_bytes for percent in (-100, 0, 10, 100)
+        choose_tflite_bands(file, BandOptions(most_added_time_percent=percent)).after_bytes
+        for percent in (-100, 0, 10, 100)
     ]
     assert bytes_by_time == sorted(bytes_by_time, reverse=True)
     assert bytes_by_time[0] == micro_arena(file).live_bytes
@@ -313,13 +321,13 @@ def test_more_time_never_needs_more_memory() -> None:
 def test_no_bands_where_none_help() -> None:
     net = Net("FLOAT32")
     file = parse_tflite(net.build(net.unary("RELU", net.x)), "m")
-    assert choose_bands(file).bands == ()
+    assert choose_tflite_bands(file).bands == ()
 
 
 def test_only_allowed_operators() -> None:
     file = parse_tflite(wide_front("FLOAT32"), "m")
-    assert choose_bands(file, BandOptions(only_ops=ops_of(file))).bands == ()
-    assert choose_bands(file, BandOptions(only_ops=ops_of(file) | {"SLICE", "PAD", "CONCATENATION"})).bands
+    assert choose_tflite_bands(file, BandOptions(only_ops=ops_of(file))).bands == ()
+    assert choose_tflite_bands(file, BandOptions(only_ops=ops_of(file) | {"SLICE", "PAD", "CONCATENATION"})).bands
 
 
 def test_values_that_leave_a_stretch_keep_it_whole() -> None:
@@ -328,7 +336,7 @@ def test_values_that_leave_a_stretch_keep_it_whole() -> None:
     wide = net.conv(net.x, 32)
     y = net.conv(net.conv(wide, 32, is_depthwise=True), 4, size=1)
     file = parse_tflite(net.build(y, wide), "m")
-    for stretch, _ in choose_bands(file).bands:
+    for stretch, _ in choose_tflite_bands(file).bands:
         assert all(operator.output != wide for operator in stretch.operators[:-1])
 
 
@@ -380,7 +388,7 @@ def test_no_new_ops_forbids_bands(tmp_path: Path, capsys: pytest.CaptureFixture[
     [
         (["m.tflite"], "PLAN is missing"),
         (["m.tflite", "plan.json", "--bands", "auto"], "leave one out"),
-        (["m.onnx", "--bands", "auto"], "only .tflite files are cut into bands"),
+        (["m.json", "--bands", "auto"], "only .tflite and .onnx files are cut into bands"),
         (["m.tflite", "--bands", "1"], "write auto, off, or a number from 2 to 10"),
         (["m.tflite", "--bands", "eleven"], "write auto, off, or a number from 2 to 10"),
     ],

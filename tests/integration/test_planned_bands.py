@@ -115,7 +115,7 @@ def test_only_models_of_a_file_have_bands(folder: Path, capsys: pytest.CaptureFi
     assert main([*PLAN, "--budget", "80%", "--bands", "4"]) == 0
     save_graph(capture_tflite("model.tflite"), "graph.json")
     assert main(["verify", "graph.json", "plan.json"]) == 1
-    assert "only .tflite files have them, not 'graph.json'" in said(capsys)
+    assert "only .tflite and .onnx files have them, not 'graph.json'" in said(capsys)
 
 
 def test_a_report_of_a_plan_with_bands(folder: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_report_of_a_plan_with_bands(folder: Path) -> None:
     [
         (["model.tflite", "--bands", "auto"], "--bands auto: without --budget there is nothing to plan: add --budget"),
         (["model.tflite", "--bands", "many", "--budget", "min"], "--bands 'many': write auto, off, or a number"),
-        (["model.onnx", "--bands", "4", "--budget", "min"], "only .tflite files are cut into bands"),
+        (["model.json", "--bands", "4", "--budget", "min"], "only .tflite and .onnx files are cut into bands"),
         (["model.tflite", "--bands", "4", "--budget", "-5"], "'-5' is no size"),
         (["model.tflite", "--bands", "4", "--budget", "nan%"], "'nan%' is no size"),
         (["model.tflite", "--bands", "4", "--budget", "min", "--planner", "none"], "planner 'none' is not known"),

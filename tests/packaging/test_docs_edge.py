@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lowtide.cli import main
-from lowtide.emit.bands.search import MOST_BANDS
+from lowtide.emit.bands.tflite_net import MOST_TFLITE_BANDS
 from lowtide.emit.tflite_builder import TfliteBuilder
 from lowtide.importers.tflite_arena import micro_arena
 from lowtide.importers.tflite_file import read_tflite
@@ -33,4 +33,4 @@ def test_the_command_for_bands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_most_bands() -> None:
-    assert f"A number from 2 to {MOST_BANDS}" in " ".join(PAGE.split())
+    assert f"A number from 2 to {MOST_TFLITE_BANDS}" in " ".join(PAGE.split())

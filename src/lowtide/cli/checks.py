@@ -45,7 +45,7 @@ def has_same_outputs(checked: Checked | None, print_check: Callable[[Checked], N
 
 
 def print_checked_runs(
-    runtime: str, checked: CheckedOutputs, *, columns: Sequence[str], rows: Sequence[Sequence[str]]
+    runtime: str, checked: CheckedOutputs, *, columns: Sequence[str], rows: Sequence[Sequence[str]], gap: str = ""
 ) -> None:
     """Print whether outputs agree, and a table of what each program took.
 
@@ -54,11 +54,12 @@ def print_checked_runs(
         checked: How outputs compared.
         columns: Names of the programs.
         rows: What is measured, then a cell per program.
+        gap: How far outputs that differ do so.
     """
     print_text()
     sets = count_of(checked.num_sets, "set")
     what = (
-        f"{checked.num_different} of {checked.num_outputs} DIFFER"
+        f"{checked.num_different} of {checked.num_outputs} DIFFER{gap}"
         if checked.num_different
         else f"identical to the bit, {sets} of random inputs"
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lowtide import api
+from lowtide.cli.bands import check_planned_bands
 from lowtide.cli.checks import has_same_outputs, print_checked_runs
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.means import describe_bound, describe_change, describe_size, means_rows
@@ -21,7 +22,6 @@ from lowtide.cli.output import (
     print_text,
 )
 from lowtide.cli.sources import EXECUTORCH, add_working_folder_to_path, is_target, read_target
-from lowtide.cli.tflite_bands import check_planned_bands
 from lowtide.errors import InputError, PlanRejected
 from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
 from lowtide.measure import ChildFailed

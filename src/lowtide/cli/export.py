@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from lowtide import api
+from lowtide.cli.bands import EXPORT_BANDS_HELP, NO_BANDS, check_bands_can_be, why_no_bands
 from lowtide.cli.executorch import export_executorch_model, is_executorch
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.means import describe_change
-from lowtide.cli.onnx import export_onnx_model, is_onnx
+from lowtide.cli.onnx import export_onnx_model
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_text
-from lowtide.cli.sources import DIM_HELP, IN_PLACE, is_existing
-from lowtide.cli.tflite import is_tflite
-from lowtide.cli.tflite_bands import EXPORT_BANDS_HELP, NO_BANDS, export_in_bands, export_planned_bands
+from lowtide.cli.sources import DIM_HELP, IN_PLACE, is_existing, is_onnx, is_tflite
+from lowtide.cli.tflite_bands import export_in_bands, export_planned_bands
 from lowtide.cli.tflite_check import print_tflite_check
 from lowtide.emit.tflite import TfliteExport, export_tflite
 from lowtide.emit.tflite_bands import is_same_within_rounding
@@ -58,8 +58,10 @@ def export(
     """Write MODEL in the order and at the addresses of PLAN, or in row bands."""
     _check_plan_or_bands(model, plan_file, bands)
     _check_options(model, dim=dim or (), no_new_ops=no_new_ops)
-    if plan_file is not None and is_onnx(model):
-        return export_onnx_model(str(model), plan_file, output, check=check, force=force, dims=dim or ())
+    if is_onnx(model):
+        return export_onnx_model(
+            str(model), plan_file, output, bands=bands, no_new_ops=no_new_ops, check=check, force=force, dims=dim or ()
+        )
     if plan_file is not None and is_executorch(str(model), output):
         return export_executorch_model(str(model), plan_file, output, check=check, force=force)
     path = Path(str(model).removeprefix(IN_PLACE))
@@ -68,7 +70,7 @@ def export(
     if plan_file is None:
         exported = export_in_bands(str(model), bands, no_new_ops=no_new_ops)
         if exported is None:
-            print_error(_why_no_bands(no_new_ops=no_new_ops))
+            print_error(why_no_bands(no_new_ops=no_new_ops))
             return ExitCode.CHECK_FAILED
     else:
         plan = load_plan(plan_file)
@@ -113,31 +115,24 @@ def _finish(
 def _check_plan_or_bands(model: Path, plan_file: Path | None, bands: str) -> None:
     if bands == NO_BANDS and plan_file is None:
         raise InputError(
-            f"PLAN is missing: lowtide plan {model} --budget min -o plan.json makes one; or, for a .tflite, --bands "
-            "auto plans row bands by itself"
+            f"PLAN is missing: lowtide plan {model} --budget min -o plan.json makes one; or, for a .tflite or .onnx, "
+            "--bands auto plans row bands by itself"
         )
     if bands != NO_BANDS and plan_file is not None:
         raise InputError(
             f"--bands {bands} with PLAN {str(plan_file)!r}: a plan says itself which bands it has; leave one out"
         )
-    if bands != NO_BANDS and not is_tflite(model):
-        raise InputError(f"--bands {bands}: only .tflite files are cut into bands, MODEL is {str(model)!r}")
+    if bands != NO_BANDS:
+        check_bands_can_be(str(model), bands, called="MODEL")
 
 
 def _check_options(model: Path, *, dim: Sequence[str], no_new_ops: bool) -> None:
     if dim and not is_onnx(model):
         raise InputError(f"--dim {dim[0]!r:.80}: only .onnx files leave dimensions open, MODEL is {str(model)!r}")
-    if no_new_ops and not is_tflite(model):
-        raise InputError(f"--no-new-ops: only bands of .tflite files may need new operators, MODEL is {str(model)!r}")
-
-
-def _why_no_bands(*, no_new_ops: bool) -> str:
-    if no_new_ops:
-        return (
-            "nothing is written: no bands with the operators that the model has would lower its memory (bands need "
-            "SLICE, CONCATENATION and mostly PAD). Leave out --no-new-ops"
+    if no_new_ops and not (is_tflite(model) or is_onnx(model)):
+        raise InputError(
+            f"--no-new-ops: only bands of .tflite and .onnx files may need new operators, MODEL is {str(model)!r}"
         )
-    return "nothing is written: no row bands were found that would lower the model's memory in reasonable time"
 
 
 def _planned(file: TfliteFile, plan: Plan) -> TfliteImport:

@@ -1,18 +1,23 @@
-"""What ``lowtide export`` does with an .onnx model."""
+"""What ``lowtide export`` does with an .onnx model, planned or in row bands."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from lowtide import api
+from lowtide.api import Analysis
+from lowtide.cli.bands import banded_onnx_as_planned, choose_banded_onnx, print_chosen_bands, why_no_bands
 from lowtide.cli.checks import has_same_outputs, print_checked_runs
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.means import describe_change
 from lowtide.cli.output import check_writable, count_of, print_error, print_facts, print_line, print_text
-from lowtide.cli.sources import MACHINE, is_existing
-from lowtide.cli.tflite_bands import check_planned_bands
+from lowtide.cli.sources import MACHINE, is_existing, is_onnx
+from lowtide.cli.tflite import plan_smallest_within
+from lowtide.emit.bands.planned import plan_bands
 from lowtide.emit.onnx import OnnxExport, export_onnx
+from lowtide.emit.onnx_bands import BandedOnnx, export_onnx_bands, onnx_ops_of
 from lowtide.emit.onnx_check import OnnxCheck, check_onnx
 from lowtide.errors import InputError
 from lowtide.importers.onnx import OnnxImport, import_onnx
@@ -20,40 +25,81 @@ from lowtide.importers.onnx_file import OnnxFile, parse_dims, read_onnx
 from lowtide.ir import Plan
 from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
 from lowtide.measure import ChildFailed
+from lowtide.planning.addresses import NO_LAYOUT
 
-__all__ = ["export_onnx_model", "is_onnx"]
+__all__ = ["export_onnx_model", "say_whether_bands_may_help"]
 
-
-def is_onnx(source: str | Path) -> bool:
-    """Whether a SOURCE names an .onnx file."""
-    return Path(source).suffix.lower() == ".onnx"
+_PLANNING_SECONDS = 20.0
 
 
 def export_onnx_model(
-    model: str, plan_file: Path, output: Path, *, check: bool, force: bool, dims: Sequence[str]
+    model: str,
+    plan_file: Path | None,
+    output: Path,
+    *,
+    bands: str,
+    no_new_ops: bool,
+    check: bool,
+    force: bool,
+    dims: Sequence[str],
 ) -> ExitCode:
-    """Write an .onnx model as planned.
+    """Write an .onnx model as planned, or in row bands.
 
     Args:
         model: The file, or ``machine:`` and the file.
-        plan_file: Its plan.
+        plan_file: Its plan; None for bands that are planned here.
         output: The new file.
+        bands: As in ``--bands``.
+        no_new_ops: Whether bands may only need operators that the model has.
         check: Whether to run both and compare.
         force: Whether to write a file that does not help, too.
         dims: Dimensions that the file leaves open, as in ``--dim``.
 
     Raises:
         FormatError: The file is broken or of a kind that is not taken.
-        InputError: A name is wrong, or a dimension is open.
+        InputError: A name or ``bands`` is wrong, or a dimension is open.
         MissingDependency: The extra ``onnx`` is not installed.
         PlanRejected: The plan is for another model, other dimensions, or another version of ONNX Runtime.
     """
     path = Path(model.removeprefix(MACHINE))
     _check_names(path, output)
-    plan = load_plan(plan_file)
-    check_planned_bands(model, plan)
-    source = _planned(read_onnx(path, dims=parse_dims(dims)), plan, is_machine=model.startswith(MACHINE))
-    exported = export_onnx(source, api.verify(source.graph, plan))
+    plan = None if plan_file is None else load_plan(plan_file)
+    file = read_onnx(path, dims=parse_dims(dims))
+    if plan is None:
+        source = import_onnx(file, level="machine" if model.startswith(MACHINE) else "portable")
+        banded = choose_banded_onnx(bands, source, no_new_ops=no_new_ops)
+        if banded is None:
+            print_error(why_no_bands(no_new_ops=no_new_ops))
+            return ExitCode.CHECK_FAILED
+        exported = _export_in_bands(banded)
+    else:
+        source = _planned(file, plan, is_machine=model.startswith(MACHINE))
+        verified = api.verify(source.graph, plan)
+        banded = None if plan.graph is None else banded_onnx_as_planned(source, plan)
+        exported = export_onnx(source, verified) if banded is None else export_onnx_bands(banded, verified)
+        if banded is not None and no_new_ops:
+            _check_no_new_ops(source, banded)
+    if banded is not None:
+        print_chosen_bands(banded)
+    return _finish(source, exported, output, check=check, force=force, may_round=banded is not None)
+
+
+def _export_in_bands(banded: BandedOnnx) -> OnnxExport:
+    graph = banded.source.graph
+    result = plan_bands(graph, banded.choice, plan_smallest_within(_PLANNING_SECONDS, layout=NO_LAYOUT))
+    return export_onnx_bands(banded, api.require_plan(result, graph))
+
+
+def _check_no_new_ops(source: OnnxImport, banded: BandedOnnx) -> None:
+    new_ops = sorted(onnx_ops_of(banded.source) - onnx_ops_of(source))
+    if new_ops:
+        raise InputError(f"--no-new-ops: the plan's bands need {', '.join(new_ops)}: plan without --bands")
+
+
+def _finish(
+    source: OnnxImport, exported: OnnxExport, output: Path, *, check: bool, force: bool, may_round: bool
+) -> ExitCode:
+    """Compare if wanted, and write what helps; with bands, the runtime may round its own way."""
     checked = None
     if check:
         try:
@@ -62,10 +108,12 @@ def export_onnx_model(
             print_error(f"nothing is written: ONNX Runtime refuses the model or its new form: {error}")
             return ExitCode.CHECK_FAILED
     _print_export(exported)
-    if not has_same_outputs(checked, _print_check):
+    if checked is not None and may_round and checked.is_same_within_rounding:
+        _print_check(checked)
+    elif not has_same_outputs(checked, _print_check):
         return ExitCode.CHECK_FAILED
     if not (exported.helps and (checked is None or checked.helps)) and not force:
-        print_error(f"nothing is written: {_why_not(checked)}")
+        print_error(f"nothing is written: {_why_not(checked, has_bands=may_round)}")
         return ExitCode.CHECK_FAILED
     write_bytes_atomically(output, [exported.data])
     print_text(f"Model written to {output}. Open it with")
@@ -75,7 +123,27 @@ def export_onnx_model(
     return ExitCode.DONE
 
 
-def _why_not(checked: OnnxCheck | None) -> str:
+def say_whether_bands_may_help(analysis: Analysis, source: str, dims: Sequence[str]) -> None:
+    """Point to row bands where one node alone needs the whole peak.
+
+    Args:
+        analysis: What was found.
+        source: The file, or ``machine:`` and the file.
+        dims: Dimensions that the file leaves open, as in ``--dim``.
+    """
+    if not analysis.is_node_bound or analysis.bottleneck_node is None:
+        return
+    named = "".join(f" --dim {dim}" for dim in dims)
+    print_text("Row bands may:")
+    print_line(f"lowtide export {source}{named} -o smaller.onnx --bands auto --check")
+
+
+def _why_not(checked: OnnxCheck | None, *, has_bands: bool) -> str:
+    if has_bands:
+        return (
+            "session and run together would need no less memory in bands: every further node takes some KiB of the "
+            "session. Try fewer with --bands N, or write it anyway with --force"
+        )
     if checked is not None and checked.after.total_bytes >= checked.default.total_bytes:
         return (
             f"under the default options the model needs less memory than the new file. Plan {MACHINE}MODEL, or write "
@@ -110,7 +178,7 @@ def _print_export(exported: OnnxExport) -> None:
     print_facts(
         [
             ("peak", f"{describe_change(exported.before_bytes, exported.after_bytes)}, weights apart"),
-            ("recomputed", count_of(exported.num_recomputes, "node")),
+            ("added", count_of(exported.num_recomputes, "node")),
             ("file", f"{exported.size_delta_bytes:+d} bytes"),
         ]
     )
@@ -127,9 +195,10 @@ def _print_check(checked: OnnxCheck) -> None:
             ("held by the session, bytes", *(str(run.session_bytes) for run in runs)),
             ("ms a run, here", *(f"{1e3 * run.seconds:.2f}" for run in runs)),
         ],
+        gap="" if math.isinf(checked.difference) else f", by at most {checked.difference:.1e} of the largest element",
     )
     if checked.default_difference:
         print_text(
             f"Under the default options outputs differ by up to {checked.default_difference:.1e} of the largest: those "
-            f"optimise for this machine. Plan {MACHINE}MODEL for the same bits and speed, on this machine only."
+            f"optimise for this machine. {MACHINE}MODEL has their speed and rounding, on this machine only."
         )

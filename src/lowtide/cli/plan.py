@@ -9,23 +9,32 @@ import typer
 
 from lowtide import api
 from lowtide.api import Analysis
-from lowtide.cli.executorch import say_what_executorch_needs
-from lowtide.cli.exit_codes import ExitCode
-from lowtide.cli.figures import print_analysis, print_result
-from lowtide.cli.onnx import is_onnx
-from lowtide.cli.output import StdoutKeptClean, check_writable, print_error, print_json, print_text
-from lowtide.cli.progress import Interruption, ProgressLine
-from lowtide.cli.report import REPORT_HELP, check_report
-from lowtide.cli.sources import DIM_HELP, EXECUTORCH, SOURCE_HELP, add_working_folder_to_path, load_source
-from lowtide.cli.tflite import is_tflite, plan_smallest_within, say_what_tflite_needs
-from lowtide.cli.tflite_bands import (
+from lowtide.cli.bands import (
     BANDS_HELP,
     NO_BANDS,
     BandsAsked,
+    check_bands_can_be,
     choose_banded_model,
     keep_bands_in_plan,
     print_chosen_bands,
 )
+from lowtide.cli.executorch import say_what_executorch_needs
+from lowtide.cli.exit_codes import ExitCode
+from lowtide.cli.figures import print_analysis, print_result
+from lowtide.cli.onnx import say_whether_bands_may_help
+from lowtide.cli.output import StdoutKeptClean, check_writable, print_error, print_json, print_text
+from lowtide.cli.progress import Interruption, ProgressLine
+from lowtide.cli.report import REPORT_HELP, check_report
+from lowtide.cli.sources import (
+    DIM_HELP,
+    EXECUTORCH,
+    SOURCE_HELP,
+    add_working_folder_to_path,
+    is_onnx,
+    is_tflite,
+    load_source,
+)
+from lowtide.cli.tflite import plan_smallest_within, say_what_tflite_needs
 from lowtide.errors import InputError
 from lowtide.ir import Graph, Plan, PlanResult
 from lowtide.ir.serde import save_plan
@@ -96,7 +105,7 @@ def plan(
                 original, budget or "", planner, layouter, max_copies=max_copies, seed=seed, threads=threads,
                 time_limit_seconds=time_limit,
             )  # fmt: skip
-        asked = BandsAsked(source, bands)
+        asked = BandsAsked(source, bands, dim or ())
         banded = None if bands == NO_BANDS else choose_banded_model(asked)
     graph = original if banded is None else banded.source.graph
     if bands != NO_BANDS and not as_json:
@@ -128,6 +137,8 @@ def plan(
             )
     if isinstance(outcome, Analysis):
         code = _finish_analysis(outcome, as_json=as_json)
+        if is_onnx(source) and not as_json:
+            say_whether_bands_may_help(outcome, source, dim or ())
     else:
         kept = None
         if outcome.plan is not None:
@@ -158,8 +169,7 @@ def _check_output(output: Path | None, budget: str | None) -> None:
 def _check_bands(bands: str, budget: str | None, source: str) -> None:
     if bands == NO_BANDS:
         return
-    if not is_tflite(source):
-        raise InputError(f"--bands {bands}: only .tflite files are cut into bands, SOURCE is {source!r}")
+    check_bands_can_be(source, bands, called="SOURCE")
     if budget is None:
         raise InputError(f"--bands {bands}: without --budget there is nothing to plan: add --budget")
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from lowtide import api
+from lowtide.cli.bands import check_planned_bands
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import StdoutKeptClean, check_writable, print_text
 from lowtide.cli.sources import DIM_HELP, SOURCE_HELP, load_source, load_trace
-from lowtide.cli.tflite_bands import check_planned_bands
 from lowtide.errors import InputError
 from lowtide.ir.serde import load_plan
 from lowtide.reports.files import ENDINGS, check_report_file, save_report
@@ -64,7 +64,7 @@ def _report_of(file: Path, source: str | None, *, dims: Sequence[str]) -> Report
         raise InputError(f"{file}: a plan holds no sizes of tensors: add --graph SOURCE, what it was planned for")
     graph = load_source(source, dims=dims)
     verified = api.verify(graph, plan)
-    check_planned_bands(source, plan)
+    check_planned_bands(source, plan, dims=dims)
     return report_of_plan(graph, verified)
 
 

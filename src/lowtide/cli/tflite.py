@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from lowtide import api
 from lowtide.cli.means import describe_bound, describe_size, means_row, means_rows
 from lowtide.cli.output import count_of, print_facts, print_json, print_line, print_table, print_text
@@ -13,15 +11,11 @@ from lowtide.emit.tflite_analysis import TfliteAnalysis, analyze_tflite
 from lowtide.importers.tflite import import_tflite
 from lowtide.importers.tflite_file import read_tflite
 from lowtide.ir import Graph, PlanResult
+from lowtide.planning.addresses import AUTO_LAYOUT
 
-__all__ = ["is_tflite", "plan_smallest_within", "print_tflite_analysis", "say_what_tflite_needs"]
+__all__ = ["plan_smallest_within", "print_tflite_analysis", "say_what_tflite_needs"]
 
 _MOST_SHARE = 4  # four searches share the time
-
-
-def is_tflite(source: str | Path) -> bool:
-    """Whether a SOURCE names a .tflite file."""
-    return Path(source).suffix.lower() == ".tflite"
 
 
 def say_what_tflite_needs(
@@ -42,7 +36,12 @@ def say_what_tflite_needs(
 
 
 def plan_smallest_within(
-    time_limit_seconds: float, *, planner: str = "search", seed: int = 0, threads: int | None = None
+    time_limit_seconds: float,
+    *,
+    planner: str = "search",
+    seed: int = 0,
+    threads: int | None = None,
+    layout: str | None = AUTO_LAYOUT,
 ) -> PlanSmallest:
     """What plans for the smallest footprint, each time within a time limit."""
 
@@ -57,6 +56,7 @@ def plan_smallest_within(
             seed=seed,
             threads=threads,
             bound=False,
+            layout=layout,
         )
 
     return plan_smallest

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from lowtide import api
+from lowtide.cli.bands import check_planned_bands
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import StdoutKeptClean, count_of, print_facts
 from lowtide.cli.sources import DIM_HELP, SOURCE_HELP, load_source
-from lowtide.cli.tflite_bands import check_planned_bands
 from lowtide.ir.serde import load_plan
 from lowtide.units import format_bytes
 
@@ -28,7 +28,7 @@ def verify(
     with StdoutKeptClean():
         graph = load_source(source, dims=dim or ())
         verified = api.verify(graph, plan)
-        check_planned_bands(source, plan)
+        check_planned_bands(source, plan, dims=dim or ())
     checked = verified.plan
     print_facts(
         [

@@ -4,21 +4,24 @@
     values     each copy has a name of its own, since names are written once; of an output, the copy at the end keeps it
     the rest   inputs, outputs, weights, metadata, documentation: as they were
 
-ONNX Runtime frees a tensor after its last reader, so the order of the nodes and who reads which copy is all it takes.
+ONNX Runtime frees a tensor after its last reader, so the order of the nodes and who reads which copy is all it takes;
+one that nobody reads it keeps to the end, so executions whose results the plan drops unread are left out.
 Functions of the model are inlined: that is how the runtime executes them, and what was planned.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.emit.program import Copy, Execution, Program, program_of
+from lowtide.emit.onnx_names import all_names, fresh_name
+from lowtide.emit.program import Copy, Execution, Program, needed_executions, program_of
 from lowtide.errors import FormatError
 from lowtide.importers.onnx import OnnxImport
 from lowtide.importers.onnx_file import onnx_module, subgraphs_of
+from lowtide.ir import Graph
 from lowtide.referee import VerifiedPlan, baseline
 
 __all__ = ["OnnxExport", "export_onnx"]
@@ -65,7 +68,8 @@ def export_onnx(source: OnnxImport, verified: VerifiedPlan) -> OnnxExport:
     model = onnx.ModelProto()
     model.CopyFrom(source.optimised.model)
     names = _name_by_copy(source, program)
-    nodes = [_node(source, execution, names) for execution in program.executions]
+    executions = needed_executions(program)
+    nodes = [_node(source, execution, names) for execution in executions]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     _keep(source.file.model, model)
@@ -80,38 +84,26 @@ def export_onnx(source: OnnxImport, verified: VerifiedPlan) -> OnnxExport:
         data=data,
         before_bytes=baseline(source.graph).peak_bytes,
         after_bytes=verified.plan.peak_bytes,
-        num_recomputes=verified.replay.num_recomputes,
+        num_recomputes=_num_recomputes(verified.graph, executions),
         size_delta_bytes=len(data) - source.file.model.ByteSize(),
     )
 
 
+def _num_recomputes(graph: Graph, executions: Sequence[Execution]) -> int:
+    views = {node.name for node in graph.nodes if all(value.alias_of is not None for value in node.outputs)}
+    executed = [execution.node for execution in executions if execution.node not in views]
+    return len(executed) - len(set(executed))
+
+
 def _name_by_copy(source: OnnxImport, program: Program) -> dict[Copy, str]:
     """The value's own name for the copy that keeps it, a fresh one for every other."""
-    taken = _all_names(source.optimised.model.graph)
+    taken = all_names(source.optimised.model.graph)
     found = {kept: name for name, kept in program.kept.items()}
     for execution in program.executions:
         for name, written in execution.copy_by_output.items():
             if written not in found:
-                found[written] = _fresh(f"{name}/copy{written[1]}", taken)
+                found[written] = fresh_name(f"{name}/copy{written[1]}", taken)
     return found
-
-
-def _all_names(graph: Any) -> set[str]:
-    """Of values and nodes, in graphs within it, too: none may be hidden by another."""
-    found = {entry.name for entry in (*graph.input, *graph.output, *graph.initializer)}
-    for node in graph.node:
-        found.update((node.name, *node.input, *node.output))
-        for inner in subgraphs_of(node):
-            found |= _all_names(inner)
-    return found
-
-
-def _fresh(wanted: str, taken: set[str]) -> str:
-    name, number = wanted, 1
-    while name in taken:
-        name, number = f"{wanted}_{number}", number + 1
-    taken.add(name)
-    return name
 
 
 def _node(source: OnnxImport, execution: Execution, name_by_copy: Mapping[Copy, str]) -> Any:
@@ -162,7 +154,7 @@ def _keep(original: Any, model: Any) -> None:
                 entry.CopyFrom(found)
     del model.graph.metadata_props[:]
     model.graph.metadata_props.extend(original.graph.metadata_props)
-    known = _all_names(model.graph)
+    known = all_names(model.graph)
     del model.graph.quantization_annotation[:]
     model.graph.quantization_annotation.extend(
         entry for entry in original.graph.quantization_annotation if entry.tensor_name in known

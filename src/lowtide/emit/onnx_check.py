@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowtide.emit.rounding import MOST_ROUNDING, relative_difference
 from lowtide.importers.onnx import OnnxImport
 from lowtide.measure import measure_in_subprocess
 
@@ -58,6 +59,7 @@ class OnnxCheck:
         num_different: Outputs of ``after`` that are not those of ``before`` to the bit.
         num_outputs: Outputs compared, of all sets.
         num_sets: Sets of random inputs.
+        difference: How far they are apart, see ``relative_difference``.
         default_difference: Largest difference between ``after`` and ``default``, which optimises for this machine and
             therefore rounds otherwise; relative to the largest element. 0 where they are identical to the bit.
     """
@@ -68,12 +70,18 @@ class OnnxCheck:
     num_different: int
     num_outputs: int
     num_sets: int
+    difference: float
     default_difference: float
 
     @property
     def is_identical(self) -> bool:
         """Whether all outputs agree to the bit."""
         return self.num_different == 0
+
+    @property
+    def is_same_within_rounding(self) -> bool:
+        """Whether they do up to the runtime's own rounding: its convolutions sum as the number of rows has it."""
+        return self.difference <= MOST_ROUNDING
 
     @property
     def helps(self) -> bool:
@@ -113,6 +121,10 @@ def check_onnx(
         ),
         num_outputs=len(before.outputs),
         num_sets=num_sets,
+        difference=max(
+            (relative_difference(array, rewritten.outputs.get(name)) for name, array in before.outputs.items()),
+            default=0.0,
+        ),
         default_difference=max(
             (_difference(array, rewritten.outputs.get(name)) for name, array in default.outputs.items()), default=0.0
         ),

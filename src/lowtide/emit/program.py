@@ -1,4 +1,4 @@
-"""A plan's steps as operators and tensors of a .tflite file.
+"""A plan's steps as operators and tensors of a file.
 
     compute conv          ─▶ operator conv, writes tensor conv
     evict conv.out        ─▶ (the reader after it reads another tensor)
@@ -11,13 +11,14 @@ signatures stay as they are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from lowtide.ir import Compute, Graph, Node, Step
 
-__all__ = ["Copy", "Execution", "Program", "program_of"]
+__all__ = ["Copy", "Execution", "Program", "needed_executions", "program_of"]
 
 Copy: TypeAlias = tuple[str, int]
 """A value and how many times its node had been computed before; graph inputs have 0."""
@@ -46,11 +47,13 @@ class Program:
         executions: In order.
         storage_by_copy: The copy that owns the bytes of each copy: itself, unless its value is an alias.
         kept: The copy of each value that takes over the tensor of the original file.
+        outputs: The copies that are resident at the end, of the graph's outputs.
     """
 
     executions: tuple[Execution, ...]
     storage_by_copy: Mapping[Copy, Copy]
     kept: Mapping[str, Copy]
+    outputs: frozenset[Copy]
 
 
 def program_of(graph: Graph, steps: Sequence[Step]) -> Program:
@@ -76,7 +79,25 @@ def program_of(graph: Graph, steps: Sequence[Step]) -> Program:
         _forget_overwritten(node, execution, storage_by_copy, copy_by_value)
         for name, copy in execution.copy_by_output.items():
             copy_by_value.setdefault(name, copy)  # a fresh copy of a resident value is dropped at once
-    return Program(tuple(executions), storage_by_copy, _kept(graph, copy_by_value))
+    outputs = frozenset(copy_by_value[name] for name in graph.outputs)
+    return Program(tuple(executions), storage_by_copy, _kept(graph, copy_by_value), outputs)
+
+
+def needed_executions(program: Program) -> tuple[Execution, ...]:
+    """The executions without those whose results nothing reads, of nodes that are executed again.
+
+    A plan may execute a node, drop its value, and need it for the first time after that.
+    """
+    count_by_node = Counter(execution.node for execution in program.executions)
+    read = set(program.outputs)
+    needed: list[Execution] = []
+    for execution in reversed(program.executions):
+        if count_by_node[execution.node] > 1 and read.isdisjoint(execution.copy_by_output.values()):
+            count_by_node[execution.node] -= 1
+            continue
+        needed.append(execution)
+        read.update(execution.copy_by_input.values())
+    return tuple(reversed(needed))
 
 
 def _storages(node: Node, execution: Execution, storage_by_copy: Mapping[Copy, Copy]) -> dict[Copy, Copy]:

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from lowtide.emit.bands.rewrite import with_bands
-from lowtide.emit.bands.search import BandChoice, BandOptions
-from lowtide.emit.means import PlanSmallest
+from lowtide.emit.bands.search import BandChoice, BandOptions, choose_bands
+from lowtide.emit.bands.tflite_net import tflite_net
+from lowtide.emit.bands.tflite_rewrite import with_bands
+from lowtide.emit.rounding import MOST_ROUNDING, relative_difference
 from lowtide.emit.tflite import TfliteExport, export_tflite
 from lowtide.emit.tflite_check import RuntimeCheck, TfliteCheck
 from lowtide.importers.tflite import TfliteImport, import_tflite
 from lowtide.importers.tflite_arena import micro_arena
 from lowtide.importers.tflite_file import TfliteFile, op_name
-from lowtide.ir import PlanResult
 from lowtide.referee import VerifiedPlan
 
 __all__ = [
-    "BandedModel",
+    "BandedTflite",
+    "choose_tflite_bands",
     "export_bands",
     "import_bands",
     "is_same_within_rounding",
     "largest_difference",
     "ops_of",
-    "plan_bands",
 ]
-
-_MOST_ROUNDING = 1e-4
-_PERSISTENT_BYTES_PER_OPERATOR = 256
 
 
 @dataclass(frozen=True, slots=True)
-class BandedModel:
+class BandedTflite:
     """A model with bands, ready to be planned.
 
     Attributes:
@@ -50,7 +42,12 @@ class BandedModel:
     source: TfliteImport
 
 
-def import_bands(file: TfliteFile, choice: BandChoice, *, in_place: bool = False) -> BandedModel:
+def choose_tflite_bands(file: TfliteFile, options: BandOptions | None = None) -> BandChoice:
+    """Find the bands with which a model needs the least memory on TensorFlow Lite Micro, see ``choose_bands``."""
+    return choose_bands(tflite_net(file), options)
+
+
+def import_bands(file: TfliteFile, choice: BandChoice, *, in_place: bool = False) -> BandedTflite:
     """Compute stretches of a model in bands, and read the result as a graph.
 
     Args:
@@ -58,42 +55,10 @@ def import_bands(file: TfliteFile, choice: BandChoice, *, in_place: bool = False
         choice: Which bands.
         in_place: Whether elementwise operators write over an input that nobody reads after them.
     """
-    return BandedModel(file, choice, import_tflite(with_bands(file, choice.bands), in_place=in_place))
+    return BandedTflite(file, choice, import_tflite(with_bands(file, choice.bands), in_place=in_place))
 
 
-def plan_bands(
-    banded: BandedModel,
-    plan_smallest: PlanSmallest,
-    *,
-    most_added_time_percent: float = BandOptions().most_added_time_percent,
-) -> PlanResult:
-    """Plan a model with bands: addresses alone, with another order, with recomputation; the least memory wins.
-
-    Recomputed operators count with their room in the persistent part of the arena, and only where bands and they
-    together stay within the allowed time.
-
-    Args:
-        banded: The model.
-        plan_smallest: Plans for the smallest footprint.
-        most_added_time_percent: Estimated, of the time without bands.
-    """
-    graph = banded.source.graph
-    results = [plan_smallest(graph, keep_order=keep_order, max_copies=1) for keep_order in (True, False)]
-    again = plan_smallest(graph, keep_order=False, max_copies=None)
-    if again.plan is not None:
-        factor = (1 + banded.choice.added_time_percent / 100) * (1 + again.plan.tdi_percent / 100)
-        if factor <= 1 + most_added_time_percent / 100:
-            results.append(again)
-    return min(results, key=_needed_bytes)
-
-
-def _needed_bytes(result: PlanResult) -> float:
-    if result.plan is None or result.plan.footprint_bytes is None:
-        return math.inf
-    return result.plan.footprint_bytes + _PERSISTENT_BYTES_PER_OPERATOR * result.num_recomputes
-
-
-def export_bands(banded: BandedModel, verified: VerifiedPlan) -> TfliteExport:
+def export_bands(banded: BandedTflite, verified: VerifiedPlan) -> TfliteExport:
     """Write a model with bands so that it runs as planned.
 
     Args:
@@ -129,7 +94,7 @@ def is_same_within_rounding(checked: TfliteCheck) -> bool:
     """
     ran = [check for check in (checked.micro, checked.litert) if check.refusal is None]
     is_micro_identical = checked.micro.refusal is not None or checked.micro.is_identical
-    return bool(ran) and is_micro_identical and largest_difference(checked.litert) <= _MOST_ROUNDING
+    return bool(ran) and is_micro_identical and largest_difference(checked.litert) <= MOST_ROUNDING
 
 
 def largest_difference(check: RuntimeCheck) -> float:
@@ -137,15 +102,6 @@ def largest_difference(check: RuntimeCheck) -> float:
     if check.before is None or check.after is None:
         return 0.0
     after = check.after.outputs
-    return max((_difference(output, after.get(name)) for name, output in check.before.outputs.items()), default=0.0)
-
-
-def _difference(before: npt.NDArray[Any], after: npt.NDArray[Any] | None) -> float:
-    if after is None or before.dtype != after.dtype or before.shape != after.shape:
-        return math.inf
-    if before.tobytes() == after.tobytes() or not before.size:
-        return 0.0
-    if before.dtype.kind != "f" or not (np.isfinite(before).all() and np.isfinite(after).all()):
-        return math.inf
-    largest = float(np.abs(before).max())
-    return float(np.abs(before - after).max()) / largest if largest else math.inf
+    return max(
+        (relative_difference(output, after.get(name)) for name, output in check.before.outputs.items()), default=0.0
+    )

@@ -31,6 +31,7 @@ from lowtide.importers.onnx_ops import (
     scratch_bytes,
     viewed_input,
 )
+from lowtide.importers.onnx_order import in_order_of_file
 from lowtide.importers.onnx_run import ObservedValue, OptimisedModel, optimise_onnx
 from lowtide.ir import Graph, Input, InputKind, Node, Value
 from lowtide.units import align_up
@@ -77,18 +78,22 @@ def capture_onnx(path: str | os.PathLike[str], *, dims: Dims | None = None, leve
     return import_onnx(read_onnx(path, dims=dims), level=level).graph
 
 
-def import_onnx(file: OnnxFile, *, level: str = "portable") -> OnnxImport:
+def import_onnx(file: OnnxFile, *, level: str = "portable", in_file_order: bool = False) -> OnnxImport:
     """Turn what an .onnx file holds into a Graph.
 
     Args:
         file: The file, read.
         level: Of ONNX Runtime's optimisations, see ``optimise_onnx``.
+        in_file_order: Whether nodes stand as the file has them, not as ONNX Runtime writes them.
 
     Raises:
         FormatError: ONNX Runtime refuses it.
         MissingDependency: The extra ``onnx`` is not installed.
     """
-    return _Import(file, optimise_onnx(file, level=level), level=level).run()
+    optimised = optimise_onnx(file, level=level)
+    if in_file_order:
+        optimised = in_order_of_file(file.model, optimised)
+    return _Import(file, optimised, level=level).run()
 
 
 class _Import:

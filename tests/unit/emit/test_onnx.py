@@ -182,4 +182,7 @@ def test_a_file_helps_if_it_beats_recipe_and_default_options(
     default: int, before: int, after: int, helps: bool
 ) -> None:
     runs = [OnnxRun(outputs={}, session_bytes=1, run_bytes=size, seconds=0.0) for size in (default, before, after)]
-    assert OnnxCheck(*runs, num_different=0, num_outputs=1, num_sets=1, default_difference=0.0).helps is helps
+    assert (
+        OnnxCheck(*runs, num_different=0, num_outputs=1, num_sets=1, difference=0.0, default_difference=0.0).helps
+        is helps
+    )

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowtide.emit.tflite_bands import is_same_within_rounding, largest_difference, plan_bands
+from lowtide.emit.bands.planned import plan_bands
+from lowtide.emit.tflite_bands import is_same_within_rounding, largest_difference
 from lowtide.emit.tflite_check import RuntimeCheck, TfliteCheck
 from lowtide.emit.tflite_run import LitertRun
 
@@ -60,7 +61,7 @@ def test_litert_may_round_and_micro_may_not() -> None:
 
 
 def a_result(footprint_bytes: int, *, num_recomputes: int = 0, tdi_percent: float = 0.0) -> Any:
-    plan = SimpleNamespace(footprint_bytes=footprint_bytes, tdi_percent=tdi_percent)
+    plan = SimpleNamespace(footprint_bytes=footprint_bytes, peak_bytes=0, tdi_percent=tdi_percent)
     return SimpleNamespace(plan=plan, num_recomputes=num_recomputes)
 
 
@@ -76,6 +77,7 @@ def a_result(footprint_bytes: int, *, num_recomputes: int = 0, tdi_percent: floa
 def test_recomputation_counts_with_its_time_and_room(recomputed: Any, is_taken: bool) -> None:
     by_order = a_result(9000)
     results = {(True, 1): a_result(10000), (False, 1): by_order, (False, None): recomputed}
-    banded: Any = SimpleNamespace(source=SimpleNamespace(graph=None), choice=SimpleNamespace(added_time_percent=20.0))
-    found = plan_bands(banded, lambda _graph, *, keep_order, max_copies: results[keep_order, max_copies])
+    choice: Any = SimpleNamespace(added_time_percent=20.0)
+    graph: Any = None
+    found = plan_bands(graph, choice, lambda _graph, *, keep_order, max_copies: results[keep_order, max_copies])
     assert found is (recomputed if is_taken else by_order)

@@ -8,13 +8,16 @@ output row 2                  [3 4 5]          rows [1, 3) of the output read ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
 from lowtide.ir import Interval
 
-__all__ = ["Read", "RowRule", "Window", "Zoom", "hull", "same_padding", "split_rows"]
+__all__ = ["Read", "RowRule", "Window", "Zoom", "cut_inputs", "hull", "same_padding", "split_rows", "window_of"]
+
+_RANK = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,41 @@ def same_padding(num_in: int, *, extent: int, stride: int) -> tuple[int, int]:
     num_out = -(-num_in // stride)
     missing = max(0, (num_out - 1) * stride + extent - num_in)
     return missing // 2, missing - missing // 2
+
+
+def window_of(num_in: int, num_out: int, *, extent: int, stride: int, around: tuple[int, int]) -> Window | None:
+    """A window that makes ``num_out`` rows (or columns) of ``num_in``; None where it makes another number.
+
+    Args:
+        num_in: Rows of the input.
+        num_out: Rows of the output, as the file has it.
+        extent: Of the window, dilation included.
+        stride: Of the window.
+        around: Padding before and after.
+    """
+    if num_out != (num_in + sum(around) - extent) // stride + 1:
+        return None
+    return Window(num_in, extent, stride, around[0])
+
+
+def cut_inputs(shape_by_input: Mapping[int, Sequence[int]], num_rows: int, *, row_axis: int) -> tuple[int, ...] | None:
+    """Inputs of an elementwise operator that have all rows, as numpy broadcasts them: these are cut.
+
+    Those that have one row, or no dimension of rows, go to every band whole; None where one is of another kind.
+
+    Args:
+        shape_by_input: Of four dimensions at most.
+        num_rows: Of the output.
+        row_axis: Which of four dimensions rows are.
+    """
+    cut = []
+    for index, shape in shape_by_input.items():
+        own_rows = shape[row_axis - _RANK] if len(shape) >= _RANK - row_axis else 1
+        if len(shape) == _RANK and own_rows == num_rows > 1:
+            cut.append(index)
+        elif len(shape) > _RANK or own_rows != 1:
+            return None
+    return tuple(cut)
 
 
 def hull(first: Interval, second: Interval) -> Interval:

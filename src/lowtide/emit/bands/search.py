@@ -10,7 +10,7 @@ can be met within the allowed time. Exact for live bytes, in the order of the fi
 other and the numbers of bands that are tried; addresses and another order come afterwards, by planning.
 
 The idea of patches is that of MCUNetV2 (Lin et al. 2021), which cuts the beginning of a net, for one runtime of its
-own; here stretches may lie anywhere, and the result is an ordinary file.
+own; here stretches may lie anywhere, and the result is an ordinary file for any runtime of its format.
 """
 
 from __future__ import annotations
@@ -21,19 +21,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lowtide.emit.bands.costs import BandCosts, BandedCost
-from lowtide.emit.bands.operators import BandedOperator, banded_operator
-from lowtide.emit.bands.stretch import StepKind, Stretch
-from lowtide.importers.tflite_file import TfliteFile
-from lowtide.importers.tflite_ops import present
-from lowtide.importers.tflite_tensors import shape_of
+from lowtide.emit.bands.net import BandedOperator, BandNet, Form, StepKind
+from lowtide.emit.bands.stretch import Stretch
 from lowtide.ir import Interval
 
-__all__ = ["MOST_BANDS", "BandChoice", "BandOptions", "choose_bands"]
+__all__ = ["BandChoice", "BandOptions", "choose_bands"]
 
-MOST_BANDS = 10
-"""TensorFlow Lite Micro's CONCATENATION takes no more inputs."""
-
-_NUMBERS_OF_BANDS = (2, 3, 4, 6, 8, MOST_BANDS)
 _LONGEST_STRETCH = 32
 _TARGET_STEP = 0.97
 _FIRST_TARGET_STEP = 0.9
@@ -64,7 +57,7 @@ class BandChoice:
         before_bytes: Most bytes that live at one operator, as the file is.
         after_bytes: The same with the bands.
         added_time_percent: Estimated.
-        added_persistent_bytes: Growth of the persistent part of the arena, estimated.
+        added_persistent_bytes: What further operators take beside tensors and scratch, estimated.
     """
 
     bands: tuple[tuple[Stretch, int], ...]
@@ -74,16 +67,16 @@ class BandChoice:
     added_persistent_bytes: int
 
 
-def choose_bands(file: TfliteFile, options: BandOptions | None = None) -> BandChoice:
+def choose_bands(net: BandNet, options: BandOptions | None = None) -> BandChoice:
     """Find the bands with which a model needs the least memory within the allowed time.
 
     Of choices that need about the same, the one that takes the least time is taken.
 
     Args:
-        file: The model.
+        net: The model.
         options: What may be chosen.
     """
-    search = _Search(file, BandOptions() if options is None else options)
+    search = _Search(net, BandOptions() if options is None else options)
     choices = list(search.choices())
     total_bytes = [choice.after_bytes + choice.added_persistent_bytes for choice in choices]
     good = [
@@ -125,17 +118,17 @@ _CostOf: TypeAlias = Callable[[Stretch, int], BandedCost | None]
 class _Search:
     """One search: what was found about a stretch is kept for the next target."""
 
-    def __init__(self, file: TfliteFile, options: BandOptions) -> None:
-        self.file = file
+    def __init__(self, net: BandNet, options: BandOptions) -> None:
+        self.net = net
         self.options = options
-        self.costs = BandCosts(file)
-        self.operators = [banded_operator(file, position) for position in range(len(self.costs.operators))]
+        self.costs = BandCosts(net)
+        self.operators = [operator.banded for operator in net.operators]
         self.live_bytes = self.costs.live_bytes()
-        self.total_ns = sum(self.costs.duration_ns)
+        self.total_ns = sum(operator.duration_ns for operator in net.operators)
         self.most_added_ns = self.total_ns * options.most_added_time_percent / 100
         self.bound_by_bands: dict[tuple[Interval, int], BandedCost] = {}
         self.cost_by_bands: dict[tuple[Interval, int], BandedCost | None] = {}
-        self.numbers_of_bands = _NUMBERS_OF_BANDS if options.num_bands is None else (options.num_bands,)
+        self.numbers_of_bands = net.numbers_of_bands if options.num_bands is None else (options.num_bands,)
         self.outlines = [outline for start in range(len(self.operators)) for outline in self._outlines(start)]
 
     def choices(self) -> Iterator[BandChoice]:
@@ -249,19 +242,18 @@ class _Search:
             made.add(operator.output)
             if not self._leaves_only(operator.output, made, position) or not self._may(operators):
                 continue
-            stretch = Stretch(tuple(operators), shape_of(self.file.subgraph.tensors[operator.output])[1])
+            stretch = Stretch(tuple(operators), self.net.images[operator.output].num_rows)
             if not self._is_fast(stretch, self.numbers_of_bands[0]):
                 return  # a longer one has more halo
             yield self._outline(stretch)
 
     def _read_whole(self, operator: BandedOperator) -> set[int]:
-        return set(present(self.costs.operators[operator.position].inputs)) - set(operator.cut)
+        return set(self.net.operators[operator.position].inputs) - set(operator.cut)
 
     def _leaves_only(self, output: int, made: Iterable[int], position: int) -> bool:
         """Whether only one of the tensors made is read after a position, or is one of the model's outputs."""
         return all(
-            index == output
-            or (index not in self.costs.model_outputs and self.costs.lives[index].end - 1 <= position + 1)
+            index == output or (index not in self.net.outputs and self.net.lives[index].end - 1 <= position + 1)
             for index in made
         )
 
@@ -271,16 +263,18 @@ class _Search:
         needed = {StepKind.SLICE, StepKind.CONCATENATION}
         if any(self._is_padded(operator) for operator in operators):
             needed.add(StepKind.PAD)
-        return needed <= self.options.only_ops
+        return {self.net.op_by_kind[kind] for kind in needed} <= self.options.only_ops
 
     def _is_padded(self, operator: BandedOperator) -> bool:
-        num_rows = shape_of(self.file.subgraph.tensors[operator.output])[1]
-        whole = operator.rule.read(Interval(0, num_rows))
+        """Whether it takes an operator that pads."""
+        if operator.form is Form.OWN_PADDING:
+            return False
+        whole = operator.rule.read(Interval(0, self.net.images[operator.output].num_rows))
         return any((whole.pad_before, whole.pad_after, *operator.column_padding))
 
     def _outline(self, stretch: Stretch) -> _Outline:
         """A stretch and a bound: its inputs are there at its beginning, all its bands and its output at its end."""
         ending = self.costs.ends_inside(stretch.positions)
         passing = self.costs.passing_bytes(stretch.positions, ending)
-        output_bytes = self.costs.size_bytes[stretch.output]
+        output_bytes = self.net.size_bytes[stretch.output]
         return _Outline(stretch, passing + max(sum(ending.values()), 2 * output_bytes))

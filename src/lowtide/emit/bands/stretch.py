@@ -1,4 +1,4 @@
-"""A stretch of operators, and the steps that compute its output band by band.
+"""A stretch of operators, and the steps that compute its output band by band, in the terms of TensorFlow Lite.
 
     band 0   SLICE x ─▶ PAD ─▶ CONV_2D ─▶ ... ─▶ rows [0, 8) of y ─┐
     band 1   SLICE x ─▶ PAD ─▶ CONV_2D ─▶ ... ─▶ rows [8, 16) of y ┴─▶ CONCATENATION ─▶ y
@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-from lowtide.emit.bands.operators import BandedOperator, Form
+from lowtide.emit.bands.net import BandedOperator, BandNet, Form, StepKind
 from lowtide.emit.bands.rows import Read, hull, split_rows
-from lowtide.importers.tflite_file import TfliteFile
-from lowtide.importers.tflite_tensors import shape_of
 from lowtide.ir import Interval
 
-__all__ = ["BandStep", "Padding", "Piece", "StepKind", "Stretch", "reads_of_band", "steps_of_bands"]
+__all__ = ["BandStep", "Padding", "Piece", "Stretch", "reads_of_band", "steps_of_bands"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,37 +71,23 @@ class Piece:
     band: int | None = None
     padding: Padding = Padding()
 
-    def shape(self, file: TfliteFile) -> tuple[int, ...]:
-        """Its shape."""
-        batch, _, columns, channels = shape_of(file.subgraph.tensors[self.tensor])
+    def extents(self, net: BandNet) -> tuple[int, int]:
+        """Its rows and columns, padding included."""
         padding = self.padding
-        return (
-            batch,
-            len(self.rows) + padding.before + padding.after,
-            columns + padding.left + padding.right,
-            channels,
-        )
-
-
-class StepKind(StrEnum):
-    """What a step does."""
-
-    SLICE = "SLICE"
-    PAD = "PAD"
-    OPERATOR = "OPERATOR"
-    CONCATENATION = "CONCATENATION"
+        num_columns = net.images[self.tensor].num_columns + padding.left + padding.right
+        return len(self.rows) + padding.before + padding.after, num_columns
 
 
 @dataclass(frozen=True, slots=True)
 class BandStep:
-    """One operator of the new file.
+    """One operator of the new model.
 
     Attributes:
         kind: What it does.
         inputs: The pieces that it reads; one per cut tensor, in their order, for one of the file's operators.
         output: The piece that it writes.
         operator: The file's operator, for this kind, and where PAD is one of them.
-        padding: What PAD adds.
+        padding: What PAD adds, or an operator with padding of its own.
     """
 
     kind: StepKind
@@ -114,11 +97,11 @@ class BandStep:
     padding: Padding = Padding()
 
 
-def steps_of_bands(file: TfliteFile, stretch: Stretch, num_bands: int) -> tuple[BandStep, ...] | None:
+def steps_of_bands(net: BandNet, stretch: Stretch, num_bands: int) -> tuple[BandStep, ...] | None:
     """The steps that compute a stretch band by band; None where that many bands cannot be.
 
     Args:
-        file: The file of the stretch.
+        net: The model of the stretch.
         stretch: What to compute.
         num_bands: At least one.
     """
@@ -127,7 +110,7 @@ def steps_of_bands(file: TfliteFile, stretch: Stretch, num_bands: int) -> tuple[
     steps: list[BandStep] = []
     parts = []
     for number, rows in enumerate(split_rows(stretch.num_rows, num_bands)):
-        band = _Band(file, stretch, number, steps)
+        band = _Band(net, stretch, number, steps)
         part = band.compute(rows)
         if part is None:
             return None
@@ -162,8 +145,8 @@ def reads_of_band(stretch: Stretch, rows: Interval) -> Sequence[tuple[Interval, 
 class _Band:
     """Collects the steps of one band."""
 
-    def __init__(self, file: TfliteFile, stretch: Stretch, number: int, steps: list[BandStep]) -> None:
-        self.file = file
+    def __init__(self, net: BandNet, stretch: Stretch, number: int, steps: list[BandStep]) -> None:
+        self.net = net
         self.stretch = stretch
         self.number = number
         self.steps = steps
@@ -187,6 +170,9 @@ class _Band:
         if operator.form is Form.PAD:
             self.steps.append(BandStep(StepKind.PAD, sources, output, operator, padding))
             return output
+        if operator.form is Form.OWN_PADDING:
+            self.steps.append(BandStep(StepKind.OPERATOR, sources, output, operator, padding))
+            return output
         if padding:
             sources = (self._padded(sources[0], padding),)
         self.steps.append(BandStep(StepKind.OPERATOR, sources, output, operator))
@@ -196,7 +182,7 @@ class _Band:
         """Rows of a tensor, cut out where more of them are there."""
         there = self.piece_by_tensor.get(tensor)
         if there is None:
-            there = Piece(tensor, Interval(0, shape_of(self.file.subgraph.tensors[tensor])[1]))
+            there = Piece(tensor, Interval(0, self.net.images[tensor].num_rows))
         return there if there.rows == rows else self._made(StepKind.SLICE, there, Piece(tensor, rows, self.number))
 
     def _padded(self, source: Piece, padding: Padding) -> Piece:

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from lowtide.emit.bands.costs import BandCosts
-from lowtide.emit.bands.operators import banded_operator
-from lowtide.emit.bands.rewrite import with_bands
-from lowtide.emit.bands.search import BandOptions, choose_bands
-from lowtide.emit.bands.stretch import Padding, StepKind, Stretch, steps_of_bands
+from lowtide.emit.bands.net import StepKind
+from lowtide.emit.bands.search import BandOptions
+from lowtide.emit.bands.stretch import Padding, Stretch, steps_of_bands
+from lowtide.emit.bands.tflite_net import tflite_net
+from lowtide.emit.bands.tflite_operators import banded_operator
+from lowtide.emit.bands.tflite_rewrite import with_bands
+from lowtide.emit.tflite_bands import choose_tflite_bands
 from lowtide.emit.tflite_builder import TfliteBuilder
 from lowtide.importers.tflite_arena import micro_arena
 from lowtide.importers.tflite_file import TfliteFile, parse_tflite
@@ -34,14 +37,14 @@ def stretch_of(file: TfliteFile, start: int, end: int, num_rows: int = 8) -> Str
 
 def test_steps_of_two_bands() -> None:
     file = three_operators()
-    steps = steps_of_bands(file, stretch_of(file, 0, 3), 2)
+    steps = steps_of_bands(tflite_net(file), stretch_of(file, 0, 3), 2)
     assert steps is not None
     slice_, pad, operator = StepKind.SLICE, StepKind.PAD, StepKind.OPERATOR
     assert [step.kind for step in steps] == [slice_, pad, *[operator] * 3] * 2 + [StepKind.CONCATENATION]
     first, second = steps[:5], steps[5:10]
     assert first[0].output.rows == Interval(0, 5)  # rows 0 to 3 and one below
     assert first[1].padding == Padding(before=1, after=0, left=1, right=1)
-    assert first[1].output.shape(file) == (1, 6, 6, 1)
+    assert first[1].output.extents(tflite_net(file)) == (6, 6)
     assert [step.output.rows for step in first[2:]] == [Interval(0, 4)] * 3
     assert second[0].output.rows == Interval(3, 8)
     assert second[1].padding == Padding(before=0, after=1, left=1, right=1)
@@ -52,13 +55,13 @@ def test_steps_of_two_bands() -> None:
 
 def test_more_bands_than_rows_there_are_none() -> None:
     file = three_operators()
-    assert steps_of_bands(file, stretch_of(file, 0, 3), 8) is not None
-    assert steps_of_bands(file, stretch_of(file, 0, 3), 9) is None
+    assert steps_of_bands(tflite_net(file), stretch_of(file, 0, 3), 8) is not None
+    assert steps_of_bands(tflite_net(file), stretch_of(file, 0, 3), 9) is None
 
 
 def test_bytes_and_time_of_two_bands() -> None:
     file = three_operators()
-    costs = BandCosts(file)
+    costs = BandCosts(tflite_net(file))
     assert costs.live_bytes() == [128 + 2048, 2 * 2048, 2048 + 128]
     cost = costs.of_bands(stretch_of(file, 0, 3), 2)
     assert cost is not None
@@ -73,7 +76,7 @@ def test_the_model_of_bytes_is_what_the_runtime_packs() -> None:
     file = three_operators()
     for num_bands in (2, 3, 4, 8):
         stretch = stretch_of(file, 0, 3)
-        cost = BandCosts(file).of_bands(stretch, num_bands)
+        cost = BandCosts(tflite_net(file)).of_bands(stretch, num_bands)
         assert cost is not None
         assert micro_arena(with_bands(file, [(stretch, num_bands)])).live_bytes == cost.peak_bytes
 
@@ -86,7 +89,7 @@ def test_what_passes_by_a_stretch_counts() -> None:
     builder.conv(wide, y, np.ones((1, 1, 1, 16)))
     builder.operator("ADD", [x, y], [z], options="AddOptions")
     file = parse_tflite(builder.build(inputs=[x], outputs=[z]), "m")
-    cost = BandCosts(file).of_bands(stretch_of(file, 0, 2), 2)
+    cost = BandCosts(tflite_net(file)).of_bands(stretch_of(file, 0, 2), 2)
     assert cost is not None
     assert cost.peak_bytes == 128 + 64 + 1024 + 64  # x, a band of y, half of wide, the other band of y
     assert micro_arena(with_bands(file, [(stretch_of(file, 0, 2), 2)])).live_bytes == cost.peak_bytes
@@ -95,9 +98,9 @@ def test_what_passes_by_a_stretch_counts() -> None:
 def test_the_best_choice_by_trying_all() -> None:
     """One stretch over all: every number of bands by hand, and none is better than what is chosen."""
     file = three_operators()
-    costs = BandCosts(file)
+    costs = BandCosts(tflite_net(file))
     options = BandOptions(most_added_time_percent=1000.0)
-    chosen = choose_bands(file, options)
+    chosen = choose_tflite_bands(file, options)
     assert chosen.before_bytes == 4096
     by_hand = []
     for start in range(3):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowtide.emit.bands.rewrite import with_bands
-from lowtide.emit.bands.search import BandOptions, choose_bands
+from lowtide.emit.bands.search import BandOptions
+from lowtide.emit.bands.tflite_rewrite import with_bands
+from lowtide.emit.tflite_bands import choose_tflite_bands
 from lowtide.emit.tflite_builder import TfliteBuilder
 from lowtide.emit.tflite_writer import pack_model
 from lowtide.errors import FormatError
@@ -30,7 +31,7 @@ def front() -> bytes:
 
 
 def test_the_front_has_bands() -> None:
-    assert choose_bands(parse_tflite(front(), "m"), OPTIONS).bands
+    assert choose_tflite_bands(parse_tflite(front(), "m"), OPTIONS).bands
 
 
 def test_bytes_at_random() -> None:
@@ -47,7 +48,7 @@ def test_bytes_at_random() -> None:
         except FormatError:
             continue
         num_taken += 1
-        pack_model(with_bands(file, choose_bands(file, OPTIONS).bands).model)
+        pack_model(with_bands(file, choose_tflite_bands(file, OPTIONS).bands).model)
     assert num_taken > 30
 
 
@@ -64,17 +65,17 @@ def test_bytes_at_random() -> None:
 def test_options_that_contradict_the_shapes(field: str, number: int) -> None:
     file = parse_tflite(front(), "m")
     setattr(file.subgraph.operators[0].builtinOptions, field, number)
-    for stretch, _ in choose_bands(file, OPTIONS).bands:
+    for stretch, _ in choose_tflite_bands(file, OPTIONS).bands:
         assert all(operator.position != 0 for operator in stretch.operators)
 
 
 def test_no_operators_at_all() -> None:
     builder = TfliteBuilder()
     x = builder.tensor("x", (1, 8, 8, 2))
-    assert choose_bands(parse_tflite(builder.build(inputs=[x], outputs=[x]), "m")).bands == ()
+    assert choose_tflite_bands(parse_tflite(builder.build(inputs=[x], outputs=[x]), "m")).bands == ()
 
 
 def test_options_that_are_missing() -> None:
     file = parse_tflite(front(), "m")
     file.subgraph.operators[0].builtinOptions = None
-    assert all(stretch.positions.start > 0 for stretch, _ in choose_bands(file, OPTIONS).bands)
+    assert all(stretch.positions.start > 0 for stretch, _ in choose_tflite_bands(file, OPTIONS).bands)

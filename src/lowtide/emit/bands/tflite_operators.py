@@ -11,19 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lowtide.emit.bands.rows import RowRule, Window, Zoom, same_padding
+from lowtide.emit.bands.net import BandedOperator, Form
+from lowtide.emit.bands.rows import Window, Zoom, cut_inputs, same_padding, window_of
 from lowtide.importers.tflite_file import TfliteFile, op_name
 from lowtide.importers.tflite_ops import present
 from lowtide.importers.tflite_tensors import holds_data, shape_of, type_of
 from lowtide.ir import Interval
 
-__all__ = ["BandedOperator", "Form", "banded_operator"]
+__all__ = ["banded_operator"]
 
 _RANK = 4
 _ROWS, _COLUMNS = 1, 2
@@ -36,36 +36,6 @@ _UNARY = {
     "RELU_N1_TO_1", "RSQRT", "SQRT", "SQUARE", "TANH",
 }  # fmt: skip
 _BROADCASTING = {"ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "PRELU", "SUB"}
-
-
-class Form(StrEnum):
-    """What an operator becomes in a band."""
-
-    SAME_OPERATOR = "same operator"
-    VALID_OPERATOR = "the operator without padding, after PAD where there is any"
-    PAD = "PAD"
-    RESIZE = "the operator with another size"
-
-
-@dataclass(frozen=True, slots=True)
-class BandedOperator:
-    """An operator that can be computed a few rows at a time.
-
-    Attributes:
-        position: In the file.
-        form: What it becomes.
-        rule: How its rows depend on those of the tensors it cuts.
-        cut: Tensors of which it reads some rows only; it reads all others whole.
-        output: The tensor that it writes.
-        column_padding: Columns of padding before and after each row.
-    """
-
-    position: int
-    form: Form
-    rule: RowRule
-    cut: tuple[int, ...]
-    output: int
-    column_padding: tuple[int, int] = (0, 0)
 
 
 def banded_operator(file: TfliteFile, position: int) -> BandedOperator | None:
@@ -134,19 +104,11 @@ def _unary(given: _Operator) -> BandedOperator | None:
 
 
 def _broadcasting(given: _Operator) -> BandedOperator | None:
-    """Inputs with all rows are cut; those that have one row, or no dimension of rows, go to every band whole."""
-    num_rows = given.shape(given.output)[_ROWS]
-    cut = []
-    for index in dict.fromkeys(given.inputs):
-        shape = given.shape(index)
-        own_rows = shape[_ROWS - _RANK] if len(shape) >= _RANK - _ROWS else 1
-        if len(shape) == _RANK and own_rows == num_rows > 1:
-            cut.append(index)
-        elif len(shape) > _RANK or own_rows != 1:
-            return None
+    shape_by_input = {index: given.shape(index) for index in given.inputs}
+    cut = cut_inputs(shape_by_input, given.shape(given.output)[_ROWS], row_axis=_ROWS)
     if not cut:
         return None
-    return BandedOperator(given.position, Form.SAME_OPERATOR, _each_row(given), tuple(cut), given.output)
+    return BandedOperator(given.position, Form.SAME_OPERATOR, _each_row(given), cut, given.output)
 
 
 def _concatenation(given: _Operator) -> BandedOperator | None:
@@ -194,7 +156,7 @@ def _windowed(given: _Operator, filter_shape: tuple[int, int]) -> BandedOperator
     shapes = given.shape(source), given.shape(given.output)
     if any(len(shape) != _RANK for shape in shapes) or padding not in (_SAME, _VALID):
         return None
-    paddings, extents, strides = [], [], []
+    windows, paddings = [], []
     for axis, size, letter in ((_ROWS, filter_shape[0], "H"), (_COLUMNS, filter_shape[1], "W")):
         stride, dilation = given.option(f"stride{letter}", 1), given.option(f"dilation{letter}Factor", 1)
         if min(stride, dilation, size) < 1:
@@ -202,13 +164,11 @@ def _windowed(given: _Operator, filter_shape: tuple[int, int]) -> BandedOperator
         num_in, num_out = shapes[0][axis], shapes[1][axis]
         extent = (size - 1) * dilation + 1
         around = same_padding(num_in, extent=extent, stride=stride) if padding == _SAME else (0, 0)
-        if num_out != (num_in + sum(around) - extent) // stride + 1:
-            return None
+        windows.append(window_of(num_in, num_out, extent=extent, stride=stride, around=around))
         paddings.append(around)
-        extents.append(extent)
-        strides.append(stride)
-    rule = Window(shapes[0][_ROWS], extents[0], strides[0], paddings[0][0])
-    return BandedOperator(given.position, Form.VALID_OPERATOR, rule, (source,), given.output, paddings[1])
+    if windows[0] is None or windows[1] is None:
+        return None
+    return BandedOperator(given.position, Form.VALID_OPERATOR, windows[0], (source,), given.output, paddings[1])
 
 
 def _pad(given: _Operator) -> BandedOperator | None:

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.emit.bands.operators import Form
-from lowtide.emit.bands.stretch import BandStep, Piece, StepKind, Stretch, steps_of_bands
+from lowtide.emit.bands.net import Form, StepKind
+from lowtide.emit.bands.stretch import BandStep, Piece, Stretch, steps_of_bands
+from lowtide.emit.bands.tflite_net import tflite_net
 from lowtide.importers.tflite_arena import OFFLINE_METADATA
 from lowtide.importers.tflite_file import TfliteFile, text_of
 from lowtide.importers.tflite_ops import present
 from lowtide.importers.tflite_schema import tflite_schema
-from lowtide.importers.tflite_tensors import type_of
+from lowtide.importers.tflite_tensors import shape_of, type_of
 
 __all__ = ["with_bands"]
 
@@ -52,6 +53,7 @@ class _Rewrite:
 
     def __init__(self, file: TfliteFile) -> None:
         self.file = file
+        self.net = tflite_net(file)
         self.schema = tflite_schema()
         self.model = copy.copy(file.model)
         self.model.buffers = list(file.model.buffers)
@@ -64,7 +66,7 @@ class _Rewrite:
     def run(self, bands: Sequence[tuple[Stretch, int]]) -> TfliteFile:
         next_position = 0
         for stretch, num_bands in sorted(bands, key=lambda entry: entry[0].positions):
-            steps = steps_of_bands(self.file, stretch, num_bands)
+            steps = steps_of_bands(self.net, stretch, num_bands)
             if steps is None or stretch.positions.start < next_position:
                 raise ValueError(f"operators {stretch.positions} cannot be computed in {num_bands} bands here")
             self.operators += self.file.subgraph.operators[next_position : stretch.positions.start]
@@ -88,7 +90,7 @@ class _Rewrite:
             amounts = (0, 0, padding.before, padding.after, padding.left, padding.right, 0, 0)
             inputs.append(self._constant(amounts, (len(amounts) // 2, 2)))
             return self._new(step.kind, inputs, output, "PadOptions", self.schema.PadOptionsT(), dtype)
-        shape = step.output.shape(self.file)
+        shape = self._shape(step.output)
         begin = (0, step.output.rows.start - step.inputs[0].rows.start, 0, 0)
         inputs += [self._constant(begin, (len(begin),)), self._constant(shape, (len(shape),))]
         return self._new(step.kind, inputs, output, "SliceOptions", self.schema.SliceOptionsT(), dtype)
@@ -106,8 +108,7 @@ class _Rewrite:
             operator.builtinOptions = copy.copy(original.builtinOptions)
             operator.builtinOptions.padding = _VALID
         elif step.operator.form is Form.RESIZE:
-            _, rows, columns, _ = step.output.shape(self.file)
-            operator.inputs[1] = self._constant((rows, columns), (2,))
+            operator.inputs[1] = self._constant(step.output.extents(self.net), (2,))
         return operator
 
     def _new(self, kind: StepKind, inputs: list[int], outputs: list[int], name: str, options: Any, dtype: str) -> Any:
@@ -139,11 +140,15 @@ class _Rewrite:
             original = self.tensors[piece.tensor]
             tensor = copy.copy(original)
             tensor.name = f"{text_of(original.name)}/band{piece.band}_{len(self.tensors)}"
-            tensor.shape = list(piece.shape(self.file))
+            tensor.shape = list(self._shape(piece))
             tensor.shapeSignature = None
             self.index_by_piece[piece] = len(self.tensors)
             self.tensors.append(tensor)
         return self.index_by_piece[piece]
+
+    def _shape(self, piece: Piece) -> tuple[int, ...]:
+        batch, _, _, channels = shape_of(self.file.subgraph.tensors[piece.tensor])
+        return (batch, *piece.extents(self.net), channels)
 
     def _constant(self, elements: tuple[int, ...], shape: tuple[int, ...]) -> int:
         if elements not in self.constant_by_elements:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowtide.emit.bands.operators import Form, banded_operator
+from lowtide.emit.bands.net import Form
 from lowtide.emit.bands.rows import Window, Zoom
+from lowtide.emit.bands.tflite_operators import banded_operator
 from lowtide.emit.tflite_builder import TfliteBuilder
 from lowtide.importers.tflite_file import TfliteFile, parse_tflite
 
