@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lowtide.reports.page_columns import PageColumns, page_columns
-from lowtide.reports.page_parts import cards, document, escaped, footer, header, legend_key, switch
+from lowtide.reports.page_parts import breakable, cards, document, escaped, footer, header, legend_key, switch
 from lowtide.reports.page_plots import plot_document
 from lowtide.reports.report import Report, Span, SpanKind, largest_at
 from lowtide.units import format_bytes
@@ -136,11 +136,11 @@ def _tensors_section(report: Report) -> str:
 
 def _tensor_row(span: Span, most_bytes: int, peak_bytes: int, *, has_modules: bool) -> str:
     copy = f' <span class="kind">{escaped(str(span.kind))}</span>' if span.kind is not SpanKind.FIRST else ""
-    module = f'<td class="module">{escaped(span.module)}</td>' if has_modules else ""
+    module = f'<td class="module">{breakable(span.module)}</td>' if has_modules else ""
     share = 100 * span.size_bytes / peak_bytes if peak_bytes else 0.0
     width = f"width:{100 * span.size_bytes / most_bytes:.1f}%;background:var({_VARIABLE_BY_KIND[span.kind]})"
     return (
-        f'<tr><td>{escaped(span.name)}{copy}</td>{module}<td class="op">{escaped(span.maker)}</td>'
+        f'<tr><td>{breakable(span.name)}{copy}</td>{module}<td class="op">{breakable(span.maker)}</td>'
         f'<td class="size">{format_bytes(span.size_bytes)}</td><td class="size">{share:.1f} %</td>'
         f'<td class="share"><div class="bar" style="{width}"></div></td></tr>'
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterable
 from importlib import resources
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from lowtide.reports.page_plots import bokeh_script
 from lowtide.reports.report import Fact
 
-__all__ = ["cards", "document", "escaped", "footer", "header", "legend_key", "switch"]
+__all__ = ["breakable", "cards", "document", "escaped", "footer", "header", "legend_key", "switch"]
 
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
@@ -107,6 +108,11 @@ def footer(notes: Iterable[str]) -> str:
 def escaped(text: str) -> str:
     """Text as HTML."""
     return html.escape(text)
+
+
+def breakable(name: str) -> str:
+    """A name as HTML that breaks between its parts: ``model.layer_3`` after the dot or the underscore."""
+    return re.sub(r"(?<=[./_])(?=[^./_])", "<wbr>", html.escape(name))
 
 
 def _json(data: Any) -> str:

@@ -13,6 +13,7 @@ from lowtide import api
 from lowtide.importers.generate import graph_from_spec
 from lowtide.ir import Graph, Trace
 from lowtide.reports.page import html_of_report
+from lowtide.reports.page_parts import breakable
 from lowtide.reports.plan_report import report_of_plan
 from lowtide.reports.report import Report
 from lowtide.reports.trace_report import report_of_trace
@@ -21,16 +22,20 @@ pytest.importorskip("bokeh", reason="needs Bokeh: pip install 'lowtide[report]'"
 
 
 class Page(HTMLParser):
-    """Tags with their attributes, and the text of each element."""
+    """Tags with their attributes, and the text of each element; where a word may break, it is one still."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, list[str]] = {}
         self._open: list[str] = []
+        self._goes_on = False
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._goes_on = tag == "wbr" and not attrs
+        if self._goes_on:
+            return
         self.tags.append((tag, dict(attrs)))
         if tag not in ("meta", "br"):
             self._open.append(tag)
@@ -40,7 +45,9 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._open:
-            self.texts.setdefault(self._open[-1], []).append(data)
+            texts = self.texts.setdefault(self._open[-1], [])
+            texts.append(texts.pop() + data if self._goes_on else data)
+        self._goes_on = False
 
     def data(self) -> Any:
         return json.loads(self.texts["script"][0])
@@ -55,6 +62,12 @@ def test_every_part_is_there(report: Report) -> None:
     assert "encoder.a" in page.texts["td"]
     assert {"24 B", "17 B", "−29.2 %", "+25.00 %"} <= set(page.texts["div"])
     assert set(page.data()["roots"]) == {"memory", "intervals", "addresses"}
+
+
+def test_names_break_between_their_parts() -> None:
+    assert breakable("model.layer_3") == "model.<wbr>layer_<wbr>3"
+    assert breakable("aten._softmax") == "aten._<wbr>softmax"
+    assert breakable("<a.b>") == "&lt;a.<wbr>b&gt;"
 
 
 def test_nothing_comes_from_elsewhere(report: Report) -> None:
