@@ -117,13 +117,14 @@ def measure_model(path: Path, dims: dict[str, int], level: str, options: argpars
         "num_outputs": checked.num_outputs,
         "num_different_outputs": checked.num_different,
         "default_difference": checked.default_difference,
-        "default": _record(checked.default),
-        "before": _record(checked.before),
-        "after": _record(checked.after),
+        "default": run_record(checked.default),
+        "before": run_record(checked.before),
+        "after": run_record(checked.after),
     }
 
 
-def _record(run: OnnxRun) -> Row:
+def run_record(run: OnnxRun) -> Row:
+    """What a run took."""
     return {"run_bytes": run.run_bytes, "session_bytes": run.session_bytes, "cpu_seconds": run.seconds}
 
 

@@ -1,6 +1,6 @@
 """Steps as executions and copies, by hand."""
 
-from lowtide.emit.program import Execution, program_of
+from lowtide.emit.program import Execution, needed_executions, program_of
 from lowtide.ir import Compute, Evict, Graph, Input, Node, Value
 
 
@@ -40,6 +40,21 @@ def test_a_fresh_copy_of_what_is_resident_is_read_by_nobody() -> None:
     program = program_of(DIAMOND, steps)
     assert program.executions[1].copy_by_output == {"a.out": ("a.out", 1)}
     assert program.executions[2].copy_by_input == {"a.out": ("a.out", 0)}
+
+
+def test_what_is_dropped_unread_and_executed_again_is_not_needed() -> None:
+    """Also what only that reads; a node that is executed once stays, though nothing reads it."""
+    steps = [
+        Compute("a"), Compute("b"), Evict("b.out"), Evict("a.out"), Compute("a"), Compute("b"), Compute("c"),
+        Evict("a.out"), Evict("b.out"),
+    ]  # fmt: skip
+    program = program_of(DIAMOND, steps)
+    assert needed_executions(program) == program.executions[2:]
+    unread = graph(node("a", "x"), node("b", "a.out"), outputs=("a.out",))
+    program = program_of(unread, [Compute("a"), Compute("b"), Evict("b.out")])
+    assert needed_executions(program) == program.executions
+    twice = [Compute("a"), Compute("b"), Evict("b.out"), Compute("b"), Evict("b.out")]
+    assert [execution.node for execution in needed_executions(program_of(unread, twice))] == ["a", "b"]
 
 
 def test_an_output_keeps_the_copy_that_is_there_at_the_end() -> None:

@@ -16,6 +16,7 @@ own; here stretches may lie anywhere, and the result is an ordinary file for any
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -194,14 +195,15 @@ class _Search:
                 yield segment
 
     def _fewest_bands(self, stretch: Stretch, target_bytes: int, cost_of: _CostOf) -> _Segment | None:
-        """A stretch in the fewest bands that meet a target, by bisection: more bands need less."""
-        numbers = [
-            number
-            for number in self.numbers_of_bands
-            if self._is_fast(stretch, number) and self._at_least(stretch, number).peak_bytes <= target_bytes
-        ]
+        """A stretch in the fewest bands that meet a target, by bisection: more bands take longer and need less."""
+        numbers = self.numbers_of_bands
+        high = bisect_left(numbers, True, key=lambda number: not self._is_fast(stretch, number))
+        if not high or self._at_least(stretch, numbers[high - 1]).peak_bytes > target_bytes:
+            return None
+        low = bisect_left(
+            numbers, True, hi=high, key=lambda number: self._at_least(stretch, number).peak_bytes <= target_bytes
+        )
         best = None
-        low, high = 0, len(numbers)
         while low < high:
             middle = high - 1 if best is None else (low + high) // 2
             cost = cost_of(stretch, numbers[middle])
