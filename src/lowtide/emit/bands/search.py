@@ -197,11 +197,11 @@ class _Search:
     def _fewest_bands(self, stretch: Stretch, target_bytes: int, cost_of: _CostOf) -> _Segment | None:
         """A stretch in the fewest bands that meet a target, by bisection: more bands take longer and need less."""
         numbers = self.numbers_of_bands
-        high = bisect_left(numbers, True, key=lambda number: not self._is_fast(stretch, number))
+        high = bisect_left(numbers, x=True, key=lambda number: not self._is_fast(stretch, number))
         if not high or self._at_least(stretch, numbers[high - 1]).peak_bytes > target_bytes:
             return None
         low = bisect_left(
-            numbers, True, hi=high, key=lambda number: self._at_least(stretch, number).peak_bytes <= target_bytes
+            numbers, x=True, hi=high, key=lambda number: self._at_least(stretch, number).peak_bytes <= target_bytes
         )
         best = None
         while low < high:
