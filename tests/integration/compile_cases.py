@@ -469,6 +469,19 @@ def output_is_an_input_that_requires_grad() -> Example:
 
 
 @_case
+def logits_beside_their_loss() -> Example:
+    """The logits are channels last, their gradient within is not, and a bias's gradient adds up in that order."""
+
+    def forward(self: Any, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.head(torch.relu(self.stem(x)))
+        return functional.cross_entropy(logits, labels), logits
+
+    model = Net(forward, stem=nn.Conv2d(3, 16, kernel_size=3, padding=1), head=nn.Conv2d(16, 4, kernel_size=1))
+    images = torch.randn(2, 3, 16, 16).contiguous(memory_format=torch.channels_last)
+    return model, (images, torch.randint(4, (2, 16, 16))), lambda outputs: outputs[0]
+
+
+@_case
 def outputs_without_grad() -> Example:
     def forward(self: Any, x: Tensor) -> dict[str, Tensor]:
         h = self.linear(x)

@@ -19,6 +19,7 @@ import torch
 from lowtide.emit.torch_accounting import StandingBytes
 from lowtide.errors import CompileError, LowtideError
 from lowtide.importers.torch_dynamo import compile_settings, explain
+from lowtide.importers.torch_transformers import hooked
 
 __all__ = ["BackendFor", "PlannedCall", "refuse_active_ddp", "refuse_disabled_dynamo", "refuse_distributed"]
 
@@ -80,7 +81,7 @@ class PlannedCall:
         compiled = self._compiled_for(self._count_standing(self._model))
         with compile_settings():
             try:
-                return compiled(self._model, *args, **kwargs)
+                return hooked(self._model, lambda: compiled(self._model, *args, **kwargs))
             except LowtideError:
                 raise
             except Exception as error:

@@ -15,7 +15,8 @@ from lowtide.errors import CompileError
 from lowtide.importers.torch_costs import CostCache, CostMode, cost_nodes, default_cost_cache
 from lowtide.importers.torch_dynamo import compile_settings, explain, input_kinds_of, trace_with_aot, user_place
 from lowtide.importers.torch_graph import FxImport, Split, graph_from_fx
-from lowtide.importers.torch_prepare import drop_noops
+from lowtide.importers.torch_prepare import add_tangents_last, drop_noops
+from lowtide.importers.torch_transformers import hooked
 from lowtide.ir import Graph, InputKind
 
 __all__ = ["ForwardCapture", "JointCapture", "capture_joint", "capture_training", "import_forward", "import_joint"]
@@ -93,6 +94,7 @@ def import_joint(
     placeholders = list(joint.graph.find_nodes(op="placeholder"))
     tangents = tuple(node for node in placeholders if "tangents" in str(node.target))
     primals = tuple(node for node in placeholders if "tangents" not in str(node.target))
+    add_tangents_last(joint, tangents)
     descriptions = _descriptions(joint.graph)
     mutated = _mutated(primals, descriptions[:num_forward_outputs])
     merged_storages = drop_noops(joint.graph, written_inputs=mutated)
@@ -244,7 +246,7 @@ def capture_joint(
     rng_state = torch.get_rng_state()
     try:
         with compile_settings():
-            compiled(*inputs)
+            hooked(model, lambda: compiled(*inputs))
     except Exception as error:  # noqa: BLE001 - Dynamo wraps the signal and every refusal in errors of its own
         if is_captured:
             return

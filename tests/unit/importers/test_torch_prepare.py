@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="prepares graphs of torch")
 
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
-from lowtide.importers.torch_prepare import drop_noops, storage_id  # noqa: E402
+from lowtide.importers.torch_prepare import add_tangents_last, drop_noops, storage_id  # noqa: E402
 
 
 def _traced(function: Callable[..., Any], *inputs: Any) -> torch.fx.Graph:
@@ -82,3 +82,29 @@ def test_detach_and_dead_ops_go_but_random_ops_stay() -> None:
     graph = _traced(function, torch.rand(3))
     drop_noops(graph)
     assert _ops(graph) == ["rand", "mul"]
+
+
+def _strides(module: Any) -> list[tuple[int, ...]]:
+    return [node.meta["val"].stride() for node in module.graph.nodes if node.op == "call_function"]
+
+
+def test_tangents_are_added_last_and_layouts_follow() -> None:
+    tangent, inner = torch.rand(2, 4, 3, 3).contiguous(memory_format=torch.channels_last), torch.rand(2, 4, 3, 3)
+    module = make_fx(lambda t, g: (t + g) * 2, tracing_mode="fake")(tangent, inner)
+    first, second = module.graph.find_nodes(op="placeholder")
+    assert _strides(module) == [tangent.stride()] * 2
+    add_tangents_last(module, [first])
+    (total, _) = (node for node in module.graph.nodes if node.op == "call_function")
+    assert total.args == (second, first)
+    assert _strides(module) == [inner.stride()] * 2
+
+
+@pytest.mark.parametrize("turned", [torch.rand(4, 3).t(), torch.rand(3, 4)], ids=["another layout", "the same"])
+def test_a_sum_keeps_its_order_where_what_follows_needs_its_layout_or_nothing_changes(turned: Any) -> None:
+    module = make_fx(lambda t, g: (t + g).view(-1), tracing_mode="fake")(torch.rand(3, 4), turned)
+    first, second = module.graph.find_nodes(op="placeholder")
+    values = [node.meta["val"] for node in module.graph.nodes if "val" in node.meta]
+    add_tangents_last(module, [first])
+    (total, _) = (node for node in module.graph.nodes if node.op == "call_function")
+    assert total.args == (first, second)
+    assert all(value is node.meta["val"] for value, node in zip(values, module.graph.nodes, strict=False))
