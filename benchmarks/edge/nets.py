@@ -7,6 +7,7 @@ of the family has one between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -147,8 +148,29 @@ def _rrdb(net: _Net, width: int = 32, growth: int = 16) -> bytes:
     LEAKY_RELU and the scaling of residuals are operators of their own: converters fuse neither.
     """
     x = net.tensor(32, 3)
-    first = y = net.conv(x, width)
-    for _ in range(2):
+    first = net.conv(x, width)
+    y = net.add(net.conv(_dense_in_residual(net, first, growth, num_blocks=2), width), first)
+    y = net.leaky(net.conv(net.upsample(y), growth))
+    return net.build(x, net.conv(net.leaky(net.conv(y, growth)), 3))
+
+
+def _esrgan(net: _Net, side: int, width: int, *, num_blocks: int) -> bytes:
+    """ESRGAN's trunk (Wang et al. 2018) at one resolution, as restoration nets have it that do not upsample.
+
+    Residual in residual dense blocks with as many channels and growth as there are in its proportion, the skip across
+    all of them, then two convolutions.
+    """
+    x = net.tensor(side, 3)
+    first = net.conv(x, width)
+    y = _dense_in_residual(net, first, width // 2, num_blocks=num_blocks)
+    y = net.leaky(net.conv(net.add(net.conv(y, width), first), width))
+    return net.build(x, net.conv(y, 3))
+
+
+def _dense_in_residual(net: _Net, y: int, growth: int, *, num_blocks: int) -> int:
+    """Blocks of three dense blocks of five convolutions each, with inner and outer skips scaled by a fifth."""
+    width = net.shapes[y][1]
+    for _ in range(num_blocks):
         outer = y
         for _ in range(3):
             parts = [y]
@@ -156,9 +178,7 @@ def _rrdb(net: _Net, width: int = 32, growth: int = 16) -> bytes:
                 parts.append(net.leaky(net.conv(net.concat(parts), growth)))
             y = net.add(net.scaled(net.conv(net.concat(parts), width)), y)
         y = net.add(net.scaled(y), outer)
-    y = net.add(net.conv(y, width), first)
-    y = net.leaky(net.conv(net.upsample(y), growth))
-    return net.build(x, net.conv(net.leaky(net.conv(y, growth)), 3))
+    return y
 
 
 def _branches(net: _Net) -> bytes:
@@ -175,6 +195,8 @@ _FAMILIES: dict[str, Callable[[_Net], bytes]] = {
     "densenet_like": _densenet,
     "unet_like": _unet,
     "rrdb_like": _rrdb,
+    "esrgan_like_96": partial(_esrgan, side=96, width=8, num_blocks=1),
+    "esrgan_like_48": partial(_esrgan, side=48, width=32, num_blocks=2),
     "four_branches": _branches,
 }
 
