@@ -98,6 +98,7 @@ def measure_model(original: OnnxImport, portable: OnnxImport, choice: BandChoice
 _COLUMNS = ("model", "level", "default", "recipe", "in bands", "saved", "against default", "planned", "ms default",
             "ms recipe", "ms in bands", "session", "bands", "identical")  # fmt: skip
 _TEXTS = ("model", "level", "bands", "identical")
+_MOST_NAMED = 4
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -119,9 +120,17 @@ def _cells(row: Row) -> list[str]:
         kib(row["planned_bytes"]),
         *(f"{1e3 * run['cpu_seconds']:.2f}" for run in (default, before, after)),
         f"{kib(before['session_bytes'])} → {kib(after['session_bytes'])}",
-        ", ".join(f"{each['first']}–{each['last']}: {each['num_bands']}" for each in row["stretches"]),
+        _stretches_cell(row["stretches"]),
         f"off by {difference:.0e}" if difference else "yes",
     ]
+
+
+def _stretches_cell(stretches: Sequence[Row]) -> str:
+    """Nodes and bands of each, or of many how many there are."""
+    if len(stretches) <= _MOST_NAMED:
+        return ", ".join(f"{each['first']}–{each['last']}: {each['num_bands']}" for each in stretches)
+    numbers = [each["num_bands"] for each in stretches]
+    return f"{len(stretches)} stretches: {min(numbers)} to {max(numbers)}"
 
 
 if __name__ == "__main__":

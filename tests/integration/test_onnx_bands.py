@@ -402,11 +402,13 @@ def test_nothing_is_written_where_bands_do_not_help(folder: Path, capsys: pytest
         (["model.onnx", "plan.json", "-o", "y.onnx", "--bands", "auto"], "leave one out"),
         (["model.onnx", "-o", "y.tflite", "--bands", "auto"], "name an .onnx file"),
         (["missing.onnx", "-o", "y.onnx", "--bands", "auto"], "cannot be read"),
+        (["broken.onnx", "-o", "y.onnx", "--bands", "auto"], "broken.onnx: no .onnx file, truncated, or broken"),
     ],
 )
 def test_what_cannot_be_asked_for(
     arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Path("broken.onnx").write_bytes(Path("model.onnx").read_bytes()[:-100])
     assert main(["export", *arguments]) == 2
     assert message in said(capsys)
     assert not Path("y.onnx").exists()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lowtide.cli import main
+from lowtide.emit.bands.onnx_net import MOST_ONNX_BANDS
 from lowtide.emit.bands.tflite_net import MOST_TFLITE_BANDS
 from lowtide.emit.tflite_builder import TfliteBuilder
 from lowtide.importers.tflite_arena import micro_arena
@@ -19,7 +20,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "edge.md").read_text(encoding="utf-
 
 
 def test_the_command_for_bands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (command,) = re.findall(r"^    lowtide (export .*--bands .*)$", PAGE, flags=re.MULTILINE)
+    (command,) = re.findall(r"^    lowtide (export model.tflite .*--bands .*)$", PAGE, flags=re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(7)
     builder = TfliteBuilder()
@@ -32,5 +33,27 @@ def test_the_command_for_bands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert after < 0.5 * before
 
 
+def test_the_commands_for_bands_of_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx = pytest.importorskip("onnx")
+    (section,) = re.findall(r"^### Row bands on ONNX Runtime$(.*?)^###? ", PAGE, flags=re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^    lowtide (.*)$", section, flags=re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["export", "plan", "export"]
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(7)
+    weights = [
+        onnx.numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name)
+        for name, shape in {"v": (32, 3, 3, 3), "w": (3, 32, 3, 3)}.items()
+    ]
+    nodes = [onnx.helper.make_node("Conv", [a, w], [b], pads=[1] * 4) for a, w, b in (("x", "v", "t"), ("t", "w", "y"))]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 3, 64, 64)) for name in "xy"]
+    graph = onnx.helper.make_graph(nodes, "net", ends[:1], ends[1:], weights)
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), "model.onnx")
+    for command in commands:
+        assert main(shlex.split(command, comments=True)) == 0
+    assert Path("smaller.onnx").exists()
+
+
 def test_the_most_bands() -> None:
     assert f"A number from 2 to {MOST_TFLITE_BANDS}" in " ".join(PAGE.split())
+    assert f"a number from 2 to {MOST_ONNX_BANDS} sets it" in " ".join(PAGE.split())

@@ -110,6 +110,13 @@ def test_convolutions_that_are_refused(answer: BandedOperator | None) -> None:
     assert answer is None
 
 
+@pytest.mark.parametrize("number", [2**62, 2**31, -(2**62), -1, 0])
+@pytest.mark.parametrize("name", ["strides", "dilations", "kernel_shape", "pads"])
+def test_numbers_that_contradict_the_shapes(name: str, number: int) -> None:
+    numbers = [number, 1] if name != "pads" else [number, 1, 1, 1]
+    assert conv((1, 4, 8, 8), **{"pads": [1] * 4} | {name: numbers}) is None
+
+
 def test_shapes_that_depend_on_data_are_refused() -> None:
     assert found("Relu", [SHAPE], SHAPE) is not None
     assert found("Relu", [SHAPE], SHAPE, fixed=False) is None
