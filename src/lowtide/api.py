@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ from lowtide.planning.options import (
     choose_planner,
     searched_order,
 )
-from lowtide.planning.search import Search
+from lowtide.planning.search import Attempt, Search
 from lowtide.planning.words import explain_missing_plan, log_result
 from lowtide.policies.protocol import Policy
 from lowtide.referee import VerifiedPlan, check_plan
@@ -67,6 +68,11 @@ __all__ = [
     "sweep",
     "verify",
 ]
+
+
+_QUICK_PLANNER, _THOROUGH_PLANNER = "greedy", "search"
+_MOST_SECONDS_TO_PLAN_AGAIN = 4.0
+_MOST_SECONDS_TO_NAME = 6.0  # a budget that works, where none was found for the one that is wanted
 
 
 def plan(
@@ -490,7 +496,7 @@ def compile(  # noqa: A001 - the name users know from torch.compile
             ``"compiled"``: what the compiled step allocates, gradients included, beyond parameters, buffers, inputs.
         optimizer: Whose state is counted for ``"device"``.
         planner: A planner, its name, or ``pkg.mod:Class``. Every new input shape waits for it, so the default is the
-            quick one; ``"search"`` takes several times as long.
+            quick one; ``"search"`` takes several times as long, and is asked for a few seconds where that has no plan.
         costs: ``"profiled"``: each distinct op is timed here; ``"estimated"``: from sizes alone, the same anywhere.
         time_limit_seconds: Wall-clock cap on the planning of one shape, or None.
         seed: Of the planner.
@@ -561,10 +567,32 @@ def _planning(
             should_stop=None,
         )
         search = Search(facts, planner, request, keep_order=False, bound=False, started=started)
-        result = search.result(search.with_known_budget(search.attempt(max(budget_bytes, 1))))
+        attempt = search.attempt(max(budget_bytes, 1))
+        if not attempt.fits and planner.name == _QUICK_PLANNER:
+            search, attempt = _ask_thoroughly(search, attempt)
+        result = search.result(search.with_known_budget(attempt))
         return result, require_plan(result, graph)
 
     return plan_graph
+
+
+def _ask_thoroughly(search: Search, attempt: Attempt) -> tuple[Search, Attempt]:
+    """Where the quick planner has no plan, ask the thorough one, also for the smallest budget that works.
+
+    It gets seconds of its own: a refusal ends the program that waits.
+    """
+
+    def within(seconds: float) -> Search:
+        request = replace(search.request, time_limit_seconds=seconds)
+        return replace(search, planner=choose_planner(_THOROUGH_PLANNER), request=request, started=time.perf_counter())
+
+    again = within(_MOST_SECONDS_TO_PLAN_AGAIN).attempt(attempt.budget_bytes)
+    keeps_proof = attempt.status is not Status.INFEASIBLE or again.status is Status.INFEASIBLE
+    if again.fits or (keeps_proof and again.needed_bytes < attempt.needed_bytes):
+        attempt = again
+    thorough, quick = within(_MOST_SECONDS_TO_NAME), replace(within(_MOST_SECONDS_TO_NAME), planner=search.planner)
+    known = quick.with_known_budget(attempt, most_seconds=_MOST_SECONDS_TO_NAME, other=thorough)
+    return replace(thorough, started=search.started), known
 
 
 def _check_type(name: str, given: object, kind: type | tuple[type, ...], wanted: str) -> None:

@@ -576,6 +576,22 @@ def test_verify_refuses_a_plan_of_another_graph_and_a_smaller_budget() -> None:
         api.verify(four_nodes(scale=2), plan)
 
 
+def test_a_compiled_model_is_planned_thoroughly_where_the_quick_planner_has_nothing() -> None:
+    nothing = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None), name="greedy")
+    result, verified = api._planning(nothing, time_limit_seconds=5.0, seed=0)(four_nodes(), 17)
+    assert (result.planner, verified.plan.peak_bytes, verified.plan.duration) == ("search", 17, 5)
+    by_name = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None), name="mine")
+    with pytest.raises(NoPlanFound, match="'mine'"):
+        api._planning(by_name, time_limit_seconds=5.0, seed=0)(four_nodes(), 17)
+
+
+def test_a_refusal_names_what_the_thorough_planner_finds() -> None:
+    nothing = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None), name="greedy")
+    with pytest.raises(InfeasibleBudget) as caught:
+        api._planning(nothing, time_limit_seconds=5.0, seed=0)(four_nodes(), 1)
+    assert caught.value.smallest_known_peak_bytes == 17
+
+
 def test_analyze_says_what_holds_the_peak_and_how_low_it_goes() -> None:
     analysis = api.analyze(four_nodes(), planner=FakePlanner(recomputing))
     assert (analysis.baseline_peak_bytes, analysis.peak_node) == (24, "c")

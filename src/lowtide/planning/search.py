@@ -160,17 +160,25 @@ class Search:
         # The search went on at larger budgets than the one now named: its course says nothing about this one.
         return replace(best, budget_bytes=best.needed_bytes, incumbents=())
 
-    def with_known_budget(self, attempt: Attempt) -> Attempt:
-        """Where it does not fit, add a budget that does: one that was asked for, if there is time for that."""
+    def with_known_budget(
+        self, attempt: Attempt, *, most_seconds: float = _MOST_SECONDS_KNOWN, other: Search | None = None
+    ) -> Attempt:
+        """Where it does not fit, add a budget that does: one that was asked for, if there is time for that.
+
+        Args:
+            attempt: The one that may not fit.
+            most_seconds: For all tries.
+            other: Asked, too, where this planner has no plan within a moment.
+        """
         if attempt.fits or attempt.known_bytes is not None or self.is_over:
             return attempt
         started = time.perf_counter()
         known_bytes = smallest_known_to_work(
             attempt.needed_bytes,
-            self._works,
+            lambda budget_bytes: self._works(budget_bytes) or (other is not None and other._works(budget_bytes)),
             least_bytes=max(self.facts.largest_working_set_bytes, attempt.budget_bytes + 1),
             known_bytes=self._baseline_needed_bytes,
-            is_over=lambda: self.is_over or time.perf_counter() - started > _MOST_SECONDS_KNOWN,
+            is_over=lambda: self.is_over or time.perf_counter() - started > most_seconds,
         )
         return replace(attempt, known_bytes=known_bytes)
 
