@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.edge.band_rows import smallest_planner, stretches_cell, stretches_of
 from benchmarks.edge.models import CACHE, all_models
 from benchmarks.edge.records import check_record
 from benchmarks.edge.runs import Row, kib, markdown, parser_of, saved_percent, write_rows
@@ -17,7 +18,6 @@ from lowtide.emit.bands.planned import plan_bands
 from lowtide.emit.tflite_bands import choose_tflite_bands, export_bands, import_bands
 from lowtide.emit.tflite_check import check_tflite
 from lowtide.importers.tflite_file import parse_tflite
-from lowtide.ir import Graph, PlanResult
 
 RESULTS = Path(__file__).parents[1] / "results" / "edge_bands.jsonl"
 
@@ -40,32 +40,14 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
 
 def measure_model(data: bytes, options: argparse.Namespace) -> Row:
     """Choose bands, plan, export, run before and after; nothing but that there are none where none help."""
-
-    def plan_smallest(graph: Graph, *, keep_order: bool, max_copies: int | None) -> PlanResult:
-        return api.plan(
-            graph,
-            budget="min",
-            keep_order=keep_order,
-            max_copies=max_copies,
-            bound=False,
-            threads=1,
-            time_limit_seconds=options.seconds,
-            seed=options.seed,
-        )
-
     file = parse_tflite(data, "the model")
     choice = choose_tflite_bands(file)
-    record: Row = {
-        "stretches": [
-            {"first": stretch.positions.start, "last": stretch.positions.end - 1, "num_bands": num_bands}
-            for stretch, num_bands in choice.bands
-        ]
-    }
+    record: Row = {"stretches": stretches_of(choice)}
     if not choice.bands:
         return record
     banded = import_bands(file, choice)
     graph = banded.source.graph
-    export = export_bands(banded, api.require_plan(plan_bands(graph, choice, plan_smallest), graph))
+    export = export_bands(banded, api.require_plan(plan_bands(graph, choice, smallest_planner(options)), graph))
     checked = check_tflite(data, export.data, repeats=options.repeats, seed=options.seed)
     return record | {
         "planned_bytes": export.after.head_bytes,
@@ -109,7 +91,6 @@ def _cells(row: Row) -> list[str]:
     if before is None or after is None:
         why = "none found" if not row["stretches"] else "not run there"
         return [name, *[""] * (len(_COLUMNS) - 4), why, "", ""]
-    stretches = ", ".join(f"{each['first']}–{each['last']}: {each['num_bands']}" for each in row["stretches"])
     different = row["micro"]["num_different_outputs"]
     return [
         name,
@@ -121,7 +102,7 @@ def _cells(row: Row) -> list[str]:
         f"×{after['cpu_seconds'] / before['cpu_seconds']:.2f}" if before["cpu_seconds"] else "",
         f"{after['tail_bytes'] - before['tail_bytes']:+d} B",
         f"{row['flash_delta_bytes']:+d} B",
-        stretches,
+        stretches_cell(row["stretches"]),
         f"{different} DIFFER" if different else "yes",
         _litert_cell(row["litert"]),
     ]

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.edge.band_rows import smallest_planner, stretches_cell, stretches_of
 from benchmarks.edge.onnx_models import CACHE, models, run_record
 from benchmarks.edge.runs import Row, kib, markdown, parser_of, saved_percent, write_rows
 from lowtide import api
@@ -20,7 +21,6 @@ from lowtide.emit.onnx_bands import choose_onnx_bands, export_onnx_bands, import
 from lowtide.emit.onnx_check import check_onnx
 from lowtide.importers.onnx import OnnxImport, import_onnx
 from lowtide.importers.onnx_file import read_onnx
-from lowtide.ir import Graph, PlanResult
 
 RESULTS = Path(__file__).parents[1] / "results" / "edge_onnx_bands.jsonl"
 
@@ -50,32 +50,17 @@ def rows(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 def measure_model(original: OnnxImport, portable: OnnxImport, choice: BandChoice, options: argparse.Namespace) -> Row:
     """Plan in bands, export, run before and after; nothing but that there are none where none help."""
-
-    def plan_smallest(graph: Graph, *, keep_order: bool, max_copies: int | None) -> PlanResult:
-        return api.plan(
-            graph,
-            budget="min",
-            layout=None,
-            keep_order=keep_order,
-            max_copies=max_copies,
-            bound=False,
-            threads=1,
-            time_limit_seconds=options.seconds,
-            seed=options.seed,
-        )
-
     record: Row = {
         "num_nodes": len(portable.graph.nodes),
-        "stretches": [
-            {"first": stretch.positions.start, "last": stretch.positions.end - 1, "num_bands": num_bands}
-            for stretch, num_bands in choice.bands
-        ],
+        "stretches": stretches_of(choice),
     }
     if not choice.bands:
         return record
     banded = import_onnx_bands(portable, choice, original=original)
     graph = banded.source.graph
-    export = export_onnx_bands(banded, api.require_plan(plan_bands(graph, choice, plan_smallest), graph))
+    export = export_onnx_bands(
+        banded, api.require_plan(plan_bands(graph, choice, smallest_planner(options, layout=None)), graph)
+    )
     checked = check_onnx(original, export.data, repeats=options.repeats, seed=options.seed)
     return record | {
         "own_order_bytes": export.before_bytes,
@@ -98,7 +83,6 @@ def measure_model(original: OnnxImport, portable: OnnxImport, choice: BandChoice
 _COLUMNS = ("model", "level", "default", "recipe", "in bands", "saved", "against default", "planned", "ms default",
             "ms recipe", "ms in bands", "session", "bands", "identical")  # fmt: skip
 _TEXTS = ("model", "level", "bands", "identical")
-_MOST_NAMED = 4
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -120,17 +104,9 @@ def _cells(row: Row) -> list[str]:
         kib(row["planned_bytes"]),
         *(f"{1e3 * run['cpu_seconds']:.2f}" for run in (default, before, after)),
         f"{kib(before['session_bytes'])} → {kib(after['session_bytes'])}",
-        _stretches_cell(row["stretches"]),
+        stretches_cell(row["stretches"]),
         f"off by {difference:.0e}" if difference else "yes",
     ]
-
-
-def _stretches_cell(stretches: Sequence[Row]) -> str:
-    """Nodes and bands of each, or of many how many there are."""
-    if len(stretches) <= _MOST_NAMED:
-        return ", ".join(f"{each['first']}–{each['last']}: {each['num_bands']}" for each in stretches)
-    numbers = [each["num_bands"] for each in stretches]
-    return f"{len(stretches)} stretches: {min(numbers)} to {max(numbers)}"
 
 
 if __name__ == "__main__":
