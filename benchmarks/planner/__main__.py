@@ -44,6 +44,9 @@ def main() -> int:
     options = _parser().parse_args()
     folders = Folders(instances=options.instances, captured=options.captured, published=options.published)
     cells = named(chosen_cells(options), options.only)
+    if not cells:
+        print(f"--only {options.only!r}: no cell has that in its name; --list shows them", file=sys.stderr)
+        return 2
     if not options.list and any(cell.part == CAPTURED for cell in cells):
         capture_missing({cell.instance for cell in cells if cell.part == CAPTURED}, options.captured, options.costs)
     cells = list(possible_cells(cells, folders, are_captured=options.list))
