@@ -63,12 +63,15 @@ bench: $(STAMP)-dev $(STAMP)-native ## a short run of every benchmark into build
 	mkdir -p build/bench
 	$(BIN)/python -m benchmarks.planner --short -o build/bench/planner.jsonl
 	$(BIN)/python -m benchmarks.online_sim --short -o build/bench/online_sim.jsonl
+	$(BIN)/python -m benchmarks.comparison --model unet_tiny --budgets 85% --time-limit 2 --no-measure -o build/bench
 	$(BIN)/python -m benchmarks.training --model unet --rounds 1 -o build/bench/training.jsonl
 	$(BIN)/python -m benchmarks.online --part training --program "resnet with batch norm" --rounds 1 --steps 1 \
 	  -o build/bench/online.jsonl
 	$(BIN)/python -m benchmarks.edge --offline --only four_branches --seconds 1 -o build/bench/edge_tflite.jsonl
 	$(BIN)/python -m benchmarks.edge.onnx_models --offline --only four_branches --seconds 1 \
 	  -o build/bench/edge_onnx.jsonl
+	$(BIN)/python -m benchmarks.edge.onnx_bands --offline --only four_branches --seconds 1 \
+	  -o build/bench/edge_onnx_bands.jsonl
 	$(BIN)/python -m benchmarks.edge.executorch_models --only four_branches --seconds 1 --repeats 1 \
 	  -o build/bench/edge_executorch.jsonl
 	$(BIN)/python -m benchmarks.pool --calls 100000 --rounds 1 -o build/bench/pool.jsonl
@@ -77,15 +80,17 @@ bench-full: $(STAMP)-dev $(STAMP)-native ## all of it into benchmarks/results, t
 	$(BIN)/python -m benchmarks.training
 	$(BIN)/python -m benchmarks.training.bounds
 	$(BIN)/python -m benchmarks.training.matrix
+	$(BIN)/python -m benchmarks.comparison
 	$(BIN)/python -m benchmarks.planner
 	$(BIN)/python -m benchmarks.online_sim
 	$(BIN)/python -m benchmarks.online
 	$(BIN)/python -m benchmarks.edge
 	$(BIN)/python -m benchmarks.edge.bands
 	$(BIN)/python -m benchmarks.edge.onnx_models
+	$(BIN)/python -m benchmarks.edge.onnx_bands
 	$(BIN)/python -m benchmarks.edge.executorch_models
 	$(BIN)/python -m benchmarks.pool
-	for report in training.report planner.report online_sim.report online.report readme; do \
+	for report in training.report comparison.report planner.report online_sim.report online.report readme; do \
 	  $(BIN)/python -m benchmarks.$$report || exit 1; \
 	done
 
@@ -110,14 +115,17 @@ $(STAMP)-tools: $(STAMP)-venv constraints.txt
 	@touch $@
 
 $(STAMP)-torch: $(STAMP)-venv constraints.txt
+	@echo "Installing torch $(TORCH_VERSION): some hundred MB to download, in silence."
 	$(PIP_INSTALL) $(TORCH_PIP_ARGS) torch==$(TORCH_VERSION)
 	@touch $@
 
 $(STAMP)-dev: pyproject.toml constraints.txt CMakeLists.txt $(STAMP)-tools $(STAMP)-torch
+	@echo "Installing lowtide and what its tests need, and compiling its native modules: two minutes or so, in silence."
 	$(PIP_INSTALL) --no-build-isolation --editable '.[all,dev]'
 	@touch $(STAMP)-demo $@
 
 $(STAMP)-demo: pyproject.toml constraints.txt CMakeLists.txt $(STAMP)-tools $(STAMP)-torch
+	@echo "Installing lowtide and what its demo needs, and compiling its native modules: a minute or two, in silence."
 	$(PIP_INSTALL) --no-build-isolation --editable '.[demo]'
 	@touch $@
 

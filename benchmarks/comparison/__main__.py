@@ -1,0 +1,56 @@
+"""``python -m benchmarks.comparison``: ``lowtide compare --measure`` on models; what the files hold is kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.training.__main__ import describe_run
+from lowtide.cli import main as lowtide
+
+MODELS = ("unet", "gpt2")
+BUDGETS = "80%,70%,60%,50%,40%,30%"
+RESULTS = Path(__file__).parents[1] / "results"
+RUNS = "comparison_runs.jsonl"
+
+
+def results_of(folder: Path, model: str) -> Path:
+    """Where the rows of a model are."""
+    return folder / f"comparison_{model}.jsonl"
+
+
+def main() -> int:
+    """Compare on every model, one after the other."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.comparison", description=__doc__)
+    parser.add_argument("--model", action="append", metavar="NAME", help="of lowtide.models; repeat it; default: all")
+    parser.add_argument("--budgets", default=BUDGETS, metavar="B,B,...", help=f"default: {BUDGETS}")
+    parser.add_argument("--peers", metavar="P,P,...", help="as of lowtide compare; default: all")
+    parser.add_argument("--no-measure", action="store_true", help="the cost model alone")
+    parser.add_argument("--time-limit", type=float, default=10.0, metavar="S", help="for each planner (default 10)")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS, metavar="FOLDER", help=f"default: {RESULTS}")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    run = {
+        **describe_run(argparse.Namespace(threads=1, seed=0, rounds=3)),
+        "format": "lowtide.benchmark.comparison",
+        "models": options.model or MODELS,
+        "peers": options.peers,
+        "is_measured": not options.no_measure,
+    }
+    with (options.output / RUNS).open("a", encoding="utf-8") as runs:
+        print(json.dumps(run), file=runs)
+    for model in options.model or MODELS:
+        arguments = ["compare", f"model:{model}", "--budgets", options.budgets]
+        arguments += ["--time-limit", str(options.time_limit), "-o", str(results_of(options.output, model))]
+        arguments += [] if options.no_measure else ["--measure"]
+        arguments += [] if options.peers is None else ["--peers", options.peers]
+        code = lowtide(arguments)
+        if code:
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
