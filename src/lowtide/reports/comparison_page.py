@@ -24,8 +24,13 @@ from lowtide.units import format_bytes
 
 __all__ = ["html_of_comparison"]
 
-_VARIABLE_BY_GROUP = {Group.PLAIN: "--input", Group.OURS: "--held", Group.OTHERS: "--plain"}
-_SHAPE_BY_GROUP = {Group.PLAIN: "", Group.OURS: "dot", Group.OTHERS: "diamond"}
+_VARIABLE_BY_GROUP = {
+    Group.PLAIN: "--input",
+    Group.OURS: "--held",
+    Group.OTHERS: "--plain",
+    Group.PEERS: "--recomputed",
+}
+_SHAPE_BY_GROUP = {Group.PLAIN: "", Group.OURS: "dot", Group.OTHERS: "diamond", Group.PEERS: "triangle"}
 _MOST_CARDS = 5
 _NUM_TEXT_COLUMNS = 3
 

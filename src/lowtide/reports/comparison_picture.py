@@ -36,6 +36,7 @@ class Group(StrEnum):
     PLAIN = "plain"
     OURS = "ours"
     OTHERS = "others"
+    PEERS = "peers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +136,17 @@ def pictures_of(comparison: Comparison) -> tuple[Picture, ...]:
             key="modelled",
             title="Memory against time, on the cost model",
             about=(
-                "Each point is a planner's plan, checked by the referee, or a simulated online policy, within one of "
-                "the budgets. Left and low is good; the line joins what nobody beats. Below the dashed line no plan "
-                "is possible."
+                "Each point is a plan, checked by the referee, or a simulated online policy, within one of the budgets. "
+                "Left and low is good; the line joins what nobody beats. Below the dashed line no plan is possible."
             ),
             x_name="memory needed, % of the plain peak",
             y_name="time beyond plain (TDI)",
-            names={Group.PLAIN: "plain", Group.OURS: "planner", Group.OTHERS: "online policy"},
+            names={
+                Group.PLAIN: "plain",
+                Group.OURS: "planner",
+                Group.OTHERS: "online policy",
+                Group.PEERS: "PyTorch's own means",
+            },
             bounds=_bounds(modelled),
         )
     ]
@@ -210,6 +215,8 @@ def _group_of(judged: JudgedRow) -> Group:
     cell = judged.row.cell
     if cell.kind is Kind.PLAIN or cell.method == EAGER:
         return Group.PLAIN
+    if cell.kind is Kind.PEER:
+        return Group.PEERS
     is_ours = cell.kind is Kind.PLANNER or (cell.kind.is_measured and cell.method.startswith("lowtide."))
     return Group.OURS if is_ours else Group.OTHERS
 

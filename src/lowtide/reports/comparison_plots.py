@@ -6,13 +6,18 @@ from typing import Any
 
 from lowtide.reports.comparison_picture import Group, Picture, height_of, ticks_between
 from lowtide.reports.optional import require
-from lowtide.reports.palette import BUDGET, HELD, PLAIN
+from lowtide.reports.palette import BUDGET, HELD, PLAIN, RECOMPUTED
 
 __all__ = ["COLOR_BY_GROUP", "comparison_document"]
 
 _NEEDED_FOR = "a report as HTML"
-COLOR_BY_GROUP = {Group.PLAIN: "#8a939c", Group.OURS: HELD, Group.OTHERS: PLAIN}
-_MARKER_BY_GROUP = {Group.PLAIN: "square", Group.OURS: "circle", Group.OTHERS: "diamond"}
+COLOR_BY_GROUP = {Group.PLAIN: "#8a939c", Group.OURS: HELD, Group.OTHERS: PLAIN, Group.PEERS: RECOMPUTED}
+_MARKER_BY_GROUP = {
+    Group.PLAIN: "square",
+    Group.OURS: "circle",
+    Group.OTHERS: "diamond",
+    Group.PEERS: "triangle",
+}
 _SIZE, _SIZE_ON_FRONT = 9, 13
 _LABEL_DISTANCE = 9
 _DASH_BY_ORDER = {"given order": [7, 4], "any order": [2, 4]}

@@ -13,7 +13,7 @@ __all__ = ["draw_comparison"]
 
 _NEEDED_FOR = "a report as PNG or SVG"
 _DOTS_PER_INCH = 200
-_MARKER_BY_GROUP = {Group.PLAIN: "s", Group.OURS: "o", Group.OTHERS: "D"}
+_MARKER_BY_GROUP = {Group.PLAIN: "s", Group.OURS: "o", Group.OTHERS: "D", Group.PEERS: "^"}
 _DASH_BY_ORDER: dict[str, Any] = {"given order": (0, (5, 2.5)), "any order": (0, (1, 2))}
 
 

@@ -120,6 +120,13 @@ def test_points_front_and_bound() -> None:
         assert picture.increase_range[0] < height_of(point.increase_percent) < picture.increase_range[1]
 
 
+def test_what_pytorch_would_recompute_is_a_group_of_its_own() -> None:
+    rows = [row(Kind.PLAIN, "plain", 1000, 200), row(Kind.PEER, "amb", 601, 220, ("60%", 600))]
+    (picture,) = pictures_of(replace(comparison(), rows=judge(rows)))
+    assert [point.group for point in picture.points] == [Group.PLAIN, Group.PEERS]
+    assert picture.name_by_group == {Group.PLAIN: "plain", Group.PEERS: "PyTorch's own means"}
+
+
 def test_names_that_would_lie_on_each_other_share_a_label() -> None:
     rows = [
         row(Kind.PLAIN, "plain", 1000, 200),
