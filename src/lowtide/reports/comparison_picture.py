@@ -136,7 +136,7 @@ def pictures_of(comparison: Comparison) -> tuple[Picture, ...]:
             key="modelled",
             title="Memory against time, on the cost model",
             about=(
-                "Each point is a plan, checked by the referee, or a simulated online policy, within one of the budgets. "
+                "Each point is a plan, checked by the referee, or a simulated online policy, within a budget. "
                 "Left and low is good; the line joins what nobody beats. Below the dashed line no plan is possible."
             ),
             x_name="memory needed, % of the plain peak",
