@@ -223,9 +223,11 @@ def _measured_verdict(rows_by_model: Mapping[str, Sequence[Record]]) -> list[str
             lead = "no run of ours needs so little" if best is None else f"{best.percent - theirs.percent:.1f} points"
             behind.append(f"{at}: {lead}")
     return [
-        "Each point of PyTorch's means against the fastest run of `lowtide.compile` that needs no more memory. That "
-        "favours whoever ran more often, here lowtide, by what times scatter: a run below eager's time is no more than "
-        "that, save inductor's.",
+        (
+            "Each point of PyTorch's means against the fastest run of `lowtide.compile` that needs no more memory. That "
+            "favours whoever ran more often, here lowtide, by what times scatter: a run below eager's time is no more "
+            "than that, save inductor's."
+        ),
         "",
         f"- behind at {len(behind)} of {len(behind) + num_ahead}{': ' if behind else ''}{'; '.join(behind)};",
         f"- no slower at {num_ahead};",
