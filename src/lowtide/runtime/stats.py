@@ -115,7 +115,7 @@ class SessionStats:
         ]
         if self.num_frozen:
             lines.append(
-                f"{self.num_frozen} values stayed for good, as what they were computed from was overwritten or gone"
+                f"{self.num_frozen} values could no longer be evicted: what they came from was overwritten or is gone"
             )
         if self.num_outside:
             lines.append(

@@ -61,7 +61,7 @@ def test_lines_to_print() -> None:
         "budget 1.00 MiB: peak 512.0 KiB, 1000 B in use at the end",
         "10 ops, 3 recomputed (25.0 % more work, 0.50 s)",
         "4 evictions of 4.00 KiB, 4 searches of 500 us, fragmentation 25.0 %, 1 compactions",
-        "2 values stayed for good, as what they were computed from was overwritten or gone",
+        "2 values could no longer be evicted: what they came from was overwritten or is gone",
         "5 allocations of other threads (2.00 KiB in all) outside the budget",
     ]
 
