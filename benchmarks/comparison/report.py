@@ -206,10 +206,15 @@ def _measured_cell(row: Record | None, eager_bits: str | None) -> str:
 
 def _measured_verdict(rows_by_model: Mapping[str, Sequence[Record]]) -> list[str]:
     """A peer's point against the fastest of ``lowtide.compile`` that needs no more memory."""
-    behind, num_ahead, num_over = [], 0, 0
+    behind, unmet, num_ahead, num_over = [], [], 0, 0
     for model, rows in rows_by_model.items():
         points = [point for row in rows if row["kind"] == "measured" and (point := _point(row))]
         ours = [point for point in points if point.method == "lowtide.compile"]
+        unmet += [
+            f"{_TITLES[model]} within {row['budget']}"
+            for row in rows
+            if row["method"] == "lowtide.compile" and _point(row) is None
+        ]
         num_over += sum(point.method == "lowtide.budget" and point.row["outcome"] == "over budget" for point in points)
         for theirs in points:
             if theirs.method == "eager" or theirs.method.startswith("lowtide."):
@@ -224,13 +229,14 @@ def _measured_verdict(rows_by_model: Mapping[str, Sequence[Record]]) -> list[str
             behind.append(f"{at}: {lead}")
     return [
         (
-            "Each point of PyTorch's means against the fastest run of `lowtide.compile` that needs no more memory. It "
+            "Each point of PyTorch's means against the fastest run by `lowtide.compile` that needs no more memory. This "
             "favours whoever ran more often, here lowtide, by what times scatter: a run below eager's time is no more "
             "than that, save inductor's."
         ),
         "",
         f"- behind at {len(behind)} of {len(behind) + num_ahead}{': ' if behind else ''}{'; '.join(behind)};",
         f"- no slower at {num_ahead};",
+        *([f"- without a plan of ours: {'; '.join(unmet)};"] if unmet else []),
         f"- {num_over} runs of `lowtide.budget` needed more than their budget: what kernels take beside its arena.",
     ]
 

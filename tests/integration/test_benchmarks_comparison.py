@@ -74,6 +74,13 @@ def test_losses_come_first() -> None:
     assert "`amb-aot_eager` 60% (+6.00 %, 595 B): 1.5 points" in page
 
 
+def test_a_budget_without_a_plan_is_said() -> None:
+    missed = row("measured", "lowtide.compile", None, None, budget="30%", outcome="timeout")
+    page = render_section([RUN], {"unet": [*rows_of(greedy=1020, compiled=1030), missed]})
+    assert "- without a plan of ours: U-Net (GroupNorm) within 30%;\n" in page
+    assert "| 30%, 600 B | none (timeout) |" in page
+
+
 def test_page_is_that_of_the_result_files() -> None:
     done = run_module("benchmarks.comparison.report", "--check")
     assert done.returncode == 0, done.stderr
