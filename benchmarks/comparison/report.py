@@ -229,8 +229,8 @@ def _measured_verdict(rows_by_model: Mapping[str, Sequence[Record]]) -> list[str
             behind.append(f"{at}: {lead}")
     return [
         (
-            "Each point of PyTorch's means against the fastest run by `lowtide.compile` that needs no more memory. This "
-            "favours whoever ran more often, here lowtide, by what times scatter: a run below eager's time is no more "
+            "Each point of PyTorch's means against the fastest run of `lowtide.compile` that needs no more memory, "
+            "which favours whoever ran more often, here lowtide, by what times scatter: a run below eager's time is no more "
             "than that, save inductor's."
         ),
         "",
