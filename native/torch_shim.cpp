@@ -25,9 +25,11 @@
 #include "torch_shim_call.hpp"
 #include "torch_shim_closing.hpp"
 #include "torch_shim_guest.hpp"
+#include "torch_shim_mutex.hpp"
 #include "torch_shim_parts.hpp"
 #include "torch_shim_replay.hpp"
 #include "torch_shim_runtime.hpp"
+#include "torch_shim_signals.hpp"
 #include "torch_shim_threads.hpp"
 
 namespace lowtide::shim {
@@ -43,7 +45,9 @@ struct Shim {
   Graveyard graveyard;
   std::vector<std::unique_ptr<Runtime>> retired;  // budgets that are over; a few bytes each
   std::vector<online::Event> events;
+  Interrupts interrupts;
   PyObject* listener = nullptr;         // touched with the GIL
+  PyObject* alarm = nullptr;            // likewise
   std::vector<c10::RegistrationHandleRAII> registrations;
   std::vector<c10::RegistrationHandleRAII> shields;
   std::size_t num_registered_ops = 0;
@@ -111,15 +115,23 @@ namespace {
   }
 }
 
-void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below, Stack& stack,
-                 std::unique_lock<std::recursive_mutex>& lock, bool is_shield = false,
-                 const c10::SafeKernelFunction* kernel = nullptr) {
-  Call call(runtime, info, below, stack, kernel);
+// False: a signal waits to be handled first, and nothing has happened.
+bool begin(Runtime& runtime, const OpInfo& info, Call& call) {
   try {
+    const Runtime::Waiting waiting(runtime);
     call.begin();
+    return true;
+  } catch (const Interrupted&) {
+    return false;
   } catch (...) {
     throw_translated(runtime, info);
   }
+}
+
+bool try_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below, Stack& stack, UniqueLock& lock,
+                 bool is_shield, const c10::SafeKernelFunction* kernel) {
+  Call call(runtime, info, below, stack, kernel);
+  if (!begin(runtime, info, call)) return false;
   const auto execute = [&] {
     lock.unlock();
     try {
@@ -144,11 +156,21 @@ void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below
     throw;
   }
   call.end();
+  return true;
+}
+
+void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySet below, Stack& stack, UniqueLock& lock,
+                 bool is_shield = false, const c10::SafeKernelFunction* kernel = nullptr) {
+  while (!try_tracked(runtime, info, below, stack, lock, is_shield, kernel)) {
+    lock.unlock();
+    Interrupts::handle_now();
+    lock.lock();
+    if (inside() != &runtime) throw std::runtime_error("lowtide: a signal's handler has left the budget within an op");
+  }
 }
 
 void run_guest(Runtime& runtime, const OpInfo& info, const c10::OperatorHandle& op, c10::DispatchKeySet below,
-               Stack& stack, std::unique_lock<std::recursive_mutex>& lock,
-               const c10::SafeKernelFunction* kernel = nullptr) {
+               Stack& stack, UniqueLock& lock, const c10::SafeKernelFunction* kernel = nullptr) {
   GuestCall call(runtime, info, stack);
   try {
     const Visit visit(runtime);
@@ -171,7 +193,7 @@ void run_guest(Runtime& runtime, const OpInfo& info, const c10::OperatorHandle& 
 
 // In a thread that has not entered the budget, or in the kernel of a foreign op.
 void hook_of_guest(const c10::OperatorHandle& op, c10::DispatchKeySet below, Stack* stack) {
-  std::unique_lock<std::recursive_mutex> lock(shim_mutex());
+  UniqueLock lock(shim_mutex());
   Runtime* runtime = shim().runtime.get();
   if (!is_on || runtime == nullptr) {  // the budget is over
     lock.unlock();
@@ -200,20 +222,34 @@ void tell(const std::vector<Told>& told) {
   }
 }
 
+// Likewise.
+void sound_alarm() {
+  const pybind11::gil_scoped_acquire gil;
+  if (shim().alarm == nullptr) return;
+  try {
+    pybind11::reinterpret_borrow<pybind11::object>(shim().alarm)();
+  } catch (pybind11::error_already_set& error) {
+    error.discard_as_unraisable("lowtide's warning");
+  }
+}
+
 // After an op: what must not happen under the lock.
-void clear_up(Runtime& runtime, std::unique_lock<std::recursive_mutex>& lock) {
+void clear_up(Runtime& runtime, UniqueLock& lock) {
   runtime.sweep_externals();
   const auto dropped = runtime.take_dropped();
   const auto told = runtime.has_told() ? runtime.take_told() : std::vector<Told>();
+  const bool is_alarming = runtime.has_begun_to_thrash();
   lock.unlock();
   if (!told.empty()) tell(told);
+  if (is_alarming) sound_alarm();
 }
 
 void hook(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kHookKey);
   Runtime* runtime = inside();
   if (runtime == nullptr || is_in_foreign_kernel) return hook_of_guest(op, below, stack);
-  std::unique_lock<std::recursive_mutex> lock(shim_mutex());
+  if (Interrupts::is_pending()) Interrupts::handle_now();
+  UniqueLock lock(shim_mutex());
   const OpInfo& info = runtime->ops().of(op);
   if (info.mode == Mode::kPass) {
     ++runtime->stats().num_passed;
@@ -239,7 +275,7 @@ void wrap(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack)
   const c10::SafeKernelFunction& kernel = kernels_before<key>().at(&op.schema());
   const bool is_below = c10::impl::tls_is_dispatch_key_excluded(kHookKey);  // in another kernel
   if (is_below || !c10::impl::tls_is_dispatch_key_included(kHookKey)) return kernel.callBoxed(op, keys, stack);
-  std::unique_lock<std::recursive_mutex> lock(shim_mutex());
+  UniqueLock lock(shim_mutex());
   Runtime* runtime = shim().runtime.get();
   if (!is_on || runtime == nullptr) {
     lock.unlock();
@@ -280,7 +316,7 @@ void wrap_kernels() {
 void shield(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   Runtime* runtime = inside();
   if (runtime == nullptr) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
-  std::unique_lock<std::recursive_mutex> lock(shim_mutex());
+  UniqueLock lock(shim_mutex());
   run_tracked(*runtime, runtime->ops().of(op), keys, *stack, lock, true);
 }
 
@@ -430,6 +466,7 @@ void enter(const py::dict& given) {
   const online::EngineConfig config = read_config(options);
   const double thrash_limit = options.take("thrash_limit", 20.0);
   const bool has_events = options.take("has_events", false);
+  const bool is_main_thread = options.take("is_main_thread", false);
   options.finish();
   if (OutOfMemoryError::type == nullptr) {
     OutOfMemoryError::type =
@@ -449,6 +486,7 @@ void enter(const py::dict& given) {
   is_on = true;
   raise_shields();
   wrap_kernels();
+  if (is_main_thread) all.interrupts.install();
   c10::impl::tls_set_dispatch_key_included(kHookKey, true);
 }
 
@@ -460,6 +498,8 @@ void leave() {
   all.runtime->stop_notes();
   all.runtime->listen(false);
   Py_CLEAR(all.listener);
+  Py_CLEAR(all.alarm);
+  all.interrupts.uninstall();
   c10::impl::tls_set_dispatch_key_included(kHookKey, false);
   std::int64_t num_pointers = 0;
   {
@@ -518,6 +558,9 @@ py::dict stats() {
   all["num_restored"] = own.num_restored;
   all["num_lost"] = own.num_lost;
   all["recompute_seconds"] = own.recompute_seconds;
+  all["wait_seconds"] = own.wait_seconds;
+  all["peak_demand_bytes"] = engine.peak_demand_bytes;
+  all["has_thrashed"] = own.has_thrashed;
   all["num_kept_arenas"] = shim().graveyard.num_arenas();
   all["kept_arena_bytes"] = shim().graveyard.bytes();
   return all;
@@ -541,6 +584,14 @@ void set_listener(const py::object& callback) {
   Py_XDECREF(shim().listener);
   shim().listener = callback.is_none() ? nullptr : py::object(callback).release().ptr();
   shim().runtime->listen(shim().listener != nullptr);
+}
+
+// Called once, soon after ops have begun to wait for recomputations for longer than all else takes; None: nobody is.
+void set_alarm(const py::object& callback) {
+  const Lock lock(shim_mutex());
+  if (!shim().runtime) throw std::runtime_error("no budget is on");
+  Py_XDECREF(shim().alarm);
+  shim().alarm = callback.is_none() ? nullptr : py::object(callback).release().ptr();
 }
 
 // (address of the storage, bytes, op) of all that could not be evicted when memory ran out last.
@@ -573,28 +624,38 @@ Handle* handle_of_tensor(const at::Tensor& tensor) {
   return all.runtime->raw_of(storage) == nullptr ? nullptr : all.runtime->handle_for(storage);
 }
 
+// False: a signal waits to be handled first.
 template <typename Action>
-void act_on(const at::Tensor& tensor, Action action) {
-  ++num_escapes;
-  const py::gil_scoped_release no_gil;
+bool try_to_act_on(const at::Tensor& tensor, Action action) {
   const Lock lock(shim_mutex());
   Handle* handle = handle_of_tensor(tensor);
-  if (handle == nullptr) return;
+  if (handle == nullptr) return true;
   Runtime& runtime = *shim().runtime;
   static const char* kWhere = "a read from Python";
   try {
     const Visit visit(runtime);
+    const Runtime::Waiting waiting(runtime);
     runtime.limit_recompute();
     if constexpr (std::is_invocable_v<Action, Handle*>) {
       action(handle);
     } else {
       action(runtime.engine(), handle->cell);
     }
+    return true;
+  } catch (const Interrupted&) {
+    return false;
   } catch (const online::OutOfMemory& error) {
     throw OutOfMemoryError(describe(error, kWhere));
   } catch (const online::Thrashing& error) {
     throw OutOfMemoryError(describe(error, kWhere, runtime.engine().config().capacity));
   }
+}
+
+template <typename Action>
+void act_on(const at::Tensor& tensor, Action action) {
+  ++num_escapes;
+  const py::gil_scoped_release no_gil;
+  while (!try_to_act_on(tensor, action)) Interrupts::handle_now();
 }
 
 void pin(const at::Tensor& tensor) {
@@ -624,7 +685,7 @@ void expose_tensor(const at::Tensor& tensor) {
 
 // In a forked child: it has a copy of its parent's arena, from which it reads as a guest; what it makes lies outside.
 void abandon() {
-  new (&shim_mutex()) std::recursive_mutex;  // held by a thread with another number
+  new (&shim_mutex()) RecursiveMutex;  // held by a thread with another number
   membership = {};
 }
 
@@ -667,6 +728,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("notes", &notes);
   module.def("unevictable", &unevictable);
   module.def("set_listener", &set_listener, pybind11::arg("callback"));
+  module.def("set_alarm", &set_alarm, pybind11::arg("callback"));
   module.def("pin", torch::wrap_pybind_function(&pin), pybind11::arg("tensor"));
   module.def("unpin", torch::wrap_pybind_function(&unpin), pybind11::arg("tensor"));
   module.def("expose", torch::wrap_pybind_function(&expose_tensor), pybind11::arg("tensor"));

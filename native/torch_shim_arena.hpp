@@ -6,20 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
 
 namespace lowtide::shim {
-
-// Guards everything of the shim. Recursive, because what happens under it can drop tensors.
-inline std::recursive_mutex& shim_mutex() {
-  static auto* mutex = new std::recursive_mutex;  // outlives every static: tensors die late
-  return *mutex;
-}
-
-using Lock = std::lock_guard<std::recursive_mutex>;
 
 class Arena {
  public:

@@ -292,10 +292,10 @@ class Call {
 
   // Strided memory on the CPU, and nothing that stands for something else.
   static bool is_plain(const c10::TensorImpl& impl) {
+    static constexpr c10::DispatchKeySet kStandIns(
+        {c10::DispatchKey::Python, c10::DispatchKey::ZeroTensor, c10::DispatchKey::Functionalize});
     const c10::DispatchKeySet keys = impl.key_set();
-    return keys.has(c10::DispatchKey::CPU) && impl.layout() == c10::kStrided &&
-           !keys.has_any(c10::DispatchKeySet({c10::DispatchKey::Python,
-                                              c10::DispatchKey::ZeroTensor, c10::DispatchKey::Functionalize}));
+    return keys.has(c10::DispatchKey::CPU) && impl.layout() == c10::kStrided && !keys.has_any(kStandIns);
   }
 
   static bool has_bytes(const c10::TensorImpl& impl) {

@@ -69,6 +69,8 @@ struct ShimStats {
   std::int64_t num_tracked = 0, num_passed = 0, num_foreign = 0, bytes_foreign = 0, num_externals = 0;
   std::int64_t num_unreplayable = 0, num_retries = 0, num_survivors = 0, num_restored = 0, num_lost = 0;
   double recompute_seconds = 0.0;
+  double wait_seconds = 0.0;  // of ops for their inputs: recomputations and all that was done for them
+  bool has_thrashed = false;  // see Runtime::look_for_thrashing
 };
 
 // Of bytes, quick and good enough to notice a change.

@@ -4,7 +4,6 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -27,12 +26,14 @@ inline c10::StorageImpl* returned_storage(const Stack& stack, std::size_t num_re
 }  // namespace detail
 
 inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
+  if (is_waiting_ && Interrupts::is_pending()) throw Interrupted();
   const Recipe& recipe = *recipes_[record];
   const std::vector<std::int64_t> sizes = engine_.tape().record(record).sizes;
   if (is_listened_) told_.push_back({"recompute", kNone, 0, recipe.info});
   const OpInfo* outer = std::exchange(running_, recipe.info);
   const Temper outer_temper = std::exchange(temper_, static_cast<Temper>(engine_.tape().record(record).temper));
-  const auto started = std::chrono::steady_clock::now();
+  const Clock::time_point started = Clock::now();
+  if (is_waiting_ && !wait_began_) wait_began_ = started;
   const bool was_replaying = std::exchange(is_replaying_, true);
   if (std::exchange(failed_replay_, kNone) == record) temper_ = kTightest;
   replay_raw_before_ = raw_bytes_;
@@ -41,7 +42,7 @@ inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
     is_replaying_ = was_replaying;
     running_ = outer;
     temper_ = outer_temper;
-    stats_.recompute_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    stats_.recompute_seconds += seconds_between(started, Clock::now());
   };
   try {
     std::vector<void*> data;

@@ -15,10 +15,12 @@
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -33,6 +35,7 @@
 #include "torch_shim_notes.hpp"
 #include "torch_shim_recipe.hpp"
 #include "torch_shim_schema.hpp"
+#include "torch_shim_signals.hpp"
 
 namespace lowtide::shim {
 
@@ -130,8 +133,7 @@ class Runtime final : public online::Host {
 
   // Hang a handle into a storage with raw memory; the caller binds it to a cell.
   Handle* attach(c10::StorageImpl* storage) {
-    auto* handle = new Handle;
-    handle->runtime = this;
+    Handle* handle = take_handle();
     point_at(handle, storage);
     put(handle, storage->_mutable_data_ptr_no_checks().get());
     return handle;
@@ -177,7 +179,7 @@ class Runtime final : public online::Host {
       by_cell_[cell] = nullptr;
       release_cell(cell);
     }
-    if (handle->num_calls == 0) delete handle;
+    if (handle->num_calls == 0) give_handle(handle);
   }
 
   // Calls in progress have locked an older cell, whose bytes this one has taken over: they stay where they are until
@@ -192,7 +194,7 @@ class Runtime final : public online::Host {
     if (--handle->num_calls > 0) return;
     const bool is_held = std::exchange(handle->is_held, false);
     if (handle->is_gone) {
-      delete handle;
+      give_handle(handle);
     } else if (is_held && engine_.cell(handle->cell).pins > 0) {
       engine_.unpin(handle->cell);
     }
@@ -315,6 +317,21 @@ class Runtime final : public online::Host {
     engine_.set_max_cost((1.0 + thrash_limit_) * engine_.stats().base_cost + kThrashSlack);
   }
 
+  // Once, soon after ops have begun to wait for their inputs for longer than all else takes.
+  bool has_begun_to_thrash() { return std::exchange(is_alarming_, false); }
+
+  // While one lives, what is recomputed is recomputed for an op that has not begun: it waits, and a signal may end that.
+  class Waiting {
+   public:
+    explicit Waiting(Runtime& runtime) : runtime_(runtime) { runtime.is_waiting_ = true; }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    ~Waiting() { runtime_.stop_waiting(); }
+
+   private:
+    Runtime& runtime_;
+  };
+
   // ------------------------------------------------------------------ the engine's callbacks
   void replay(RecordId record, std::vector<Spot>& spots) override;  // torch_shim_replay.hpp
 
@@ -353,14 +370,14 @@ class Runtime final : public online::Host {
   }
 
   void cell_gone(CellId cell) override {
-    taken_out_.erase(cell);
+    if (!taken_out_.empty()) taken_out_.erase(cell);
     Handle* handle = handle_by_cell(cell);
     if (handle == nullptr) return;
     by_cell_[cell] = nullptr;
     if (handle->external == nullptr) return;
     externals_.erase(handle->impl);
     dropped_.push_back(std::move(handle->external));
-    delete handle;
+    give_handle(handle);
   }
 
   // CPU time of this thread: whatever else the machine does in the meantime is no search.
@@ -383,6 +400,9 @@ class Runtime final : public online::Host {
 
  private:
   static constexpr double kThrashSlack = 1e9;  // modelled nanoseconds
+  using Clock = std::chrono::steady_clock;
+  static constexpr double kLeastThrashSeconds = 1.0;  // of waiting, as the first step may wait for a while
+  static constexpr double kThrashPeriodSeconds = 60.0;  // what was before is forgotten
   static constexpr const char* kEvictedMessage =
       "lowtide has evicted this tensor's bytes to stay within the budget, and this read went past PyTorch's dispatcher, "
       "so they could not be computed again in time. Call lowtide's session.materialize(tensor) before it, or read the "
@@ -396,6 +416,7 @@ class Runtime final : public online::Host {
   ShimStats stats_;
   ska::flat_hash_map<std::int64_t, Raw> raw_;                    // by offset
   ska::flat_hash_map<c10::StorageImpl*, Handle*> externals_;
+  std::vector<std::unique_ptr<Handle>> spare_handles_;           // to be used again
   std::vector<Handle*> by_cell_;                                 // null: no storage holds that version
   std::vector<std::unique_ptr<Recipe>> recipes_;                 // by record
   std::vector<std::unique_ptr<Recipe>> spare_recipes_;           // to be used again
@@ -415,6 +436,34 @@ class Runtime final : public online::Host {
   Temper temper_ = Temper::kResident;
   std::uint64_t stamp_ = 0;
   std::size_t sweep_clock_ = 0;
+  bool is_waiting_ = false;                           // see Waiting
+  std::optional<Clock::time_point> wait_began_;       // with the first recomputation
+  Clock::time_point period_began_ = Clock::now();     // in which thrashing is looked for
+  double period_wait_seconds_ = 0.0;
+  bool is_alarming_ = false;
+
+  static double seconds_between(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
+
+  void stop_waiting() {
+    is_waiting_ = false;
+    if (!wait_began_) return;
+    const Clock::time_point now = Clock::now();
+    const double waited = seconds_between(*std::exchange(wait_began_, std::nullopt), now);
+    stats_.wait_seconds += waited;
+    period_wait_seconds_ += waited;
+    look_for_thrashing(now);
+  }
+
+  void look_for_thrashing(Clock::time_point now) {
+    const double period = seconds_between(period_began_, now);
+    const bool is_thrashing = period_wait_seconds_ >= std::max(kLeastThrashSeconds, period / 2.0);
+    if (is_thrashing && !stats_.has_thrashed) is_alarming_ = stats_.has_thrashed = true;
+    if (period < kThrashPeriodSeconds) return;
+    period_began_ = now;
+    period_wait_seconds_ = 0.0;
+  }
 
   std::int64_t block_bytes(std::size_t size) const {
     const std::int64_t unit = engine_.config().alignment;
@@ -432,17 +481,29 @@ class Runtime final : public online::Host {
     return static_cast<std::size_t>(cell) < by_cell_.size() ? by_cell_[cell] : nullptr;
   }
 
+  Handle* take_handle() {
+    if (spare_handles_.empty()) spare_handles_.push_back(std::make_unique<Handle>());
+    Handle* handle = spare_handles_.back().release();
+    spare_handles_.pop_back();
+    handle->runtime = this;
+    return handle;
+  }
+
+  void give_handle(Handle* handle) {
+    *handle = Handle{};
+    spare_handles_.emplace_back(handle);
+  }
+
   static void point_at(Handle* handle, c10::StorageImpl* storage) {
     handle->impl = storage;
-    handle->weak = c10::weak_intrusive_ptr<c10::StorageImpl>(
-        c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
+    handle->weak = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(
+        static_cast<c10::StorageImpl*>(c10::raw::intrusive_ptr::make_weak(storage)));
   }
 
   Handle* external_for(c10::StorageImpl* storage) {
     const auto found = externals_.find(storage);
     if (found != externals_.end()) return found->second;
-    auto* handle = new Handle;
-    handle->runtime = this;
+    Handle* handle = take_handle();
     handle->impl = storage;
     handle->external = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
     handle->is_shared = storage->allocator() == nullptr || !storage->resizable();

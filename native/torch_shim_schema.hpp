@@ -9,6 +9,7 @@
 #include <ATen/core/enum_tag.h>
 #include <c10/util/flat_hash_map.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -212,18 +213,29 @@ inline OpInfo read_schema(const c10::OperatorHandle& handle) {
   return info;
 }
 
-// Operators by the address of their schema, which is stable and cheap to have.
+// Operators by the address of their name, which is stable and cheap to have.
 class OpTable {
  public:
   const OpInfo& of(const c10::OperatorHandle& handle) {
-    const void* key = &handle.schema();
+    const void* key = &handle.operator_name();
+    Seen& seen = seen_[reinterpret_cast<std::uintptr_t>(key) / 64 % seen_.size()];
+    if (seen.key != key) seen = {key, &find(key, handle)};
+    return *seen.info;
+  }
+
+ private:
+  struct Seen {
+    const void* key = nullptr;
+    const OpInfo* info = nullptr;
+  };
+  std::array<Seen, 256> seen_;  // the last one of each place
+  ska::flat_hash_map<const void*, std::unique_ptr<OpInfo>> infos_;
+
+  const OpInfo& find(const void* key, const c10::OperatorHandle& handle) {
     const auto found = infos_.find(key);
     if (found != infos_.end()) return *found->second;
     return *infos_.emplace(key, std::make_unique<OpInfo>(read_schema(handle))).first->second;
   }
-
- private:
-  ska::flat_hash_map<const void*, std::unique_ptr<OpInfo>> infos_;
 };
 
 }  // namespace lowtide::shim

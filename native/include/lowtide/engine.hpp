@@ -79,6 +79,8 @@ struct EngineConfig {
 struct EngineStats {
   std::int64_t num_calls = 0, num_recomputes = 0, num_evictions = 0, num_searches = 0, num_compactions = 0;
   std::int64_t bytes_evicted = 0, bytes_moved = 0, resident_bytes = 0, peak_bytes = 0, num_frozen = 0;
+  std::int64_t evicted_alive_bytes = 0;  // of values that the program holds, absent now
+  std::int64_t peak_demand_bytes = 0;    // most of these and the resident ones: what no eviction would have taken
   double base_cost = 0.0, recompute_cost = 0.0, move_cost = 0.0, fragmentation_sum = 0.0;
   double search_seconds = 0.0;  // by the host's clock: finding, evicting and finding again, without sliding
   double slide_seconds = 0.0;
@@ -241,13 +243,16 @@ class Engine {
   // Make every input resident and lock it; prepare what the op is about to mutate.
   void begin(std::span<const CellId> inputs, std::span<const CellId> mutated, bool is_replayable) {
     gather(inputs);
+    for (const CellId id : inputs) ++tape_.cell(id).waits;
     try {
       for (const CellId id : mutated) prepare_mutation(id, is_replayable);
     } catch (...) {
+      for (const CellId id : inputs) --tape_.cell(id).waits;
       unlock(inputs);
       cancel_copies();
       throw;
     }
+    for (const CellId id : inputs) --tape_.cell(id).waits;
   }
 
   // The op failed: give the locks back, as if it had not begun.
@@ -324,6 +329,7 @@ class Engine {
 
   // The program's last reference to a cell is gone.
   void release(CellId id) {
+    if (!tape_.cell(id).is_resident()) count_absent(id, -1);
     tape_.cell(id).alive = false;
     settle(id);
   }
@@ -451,6 +457,7 @@ class Engine {
   void grow(std::int64_t size) {
     stats_.resident_bytes += size;
     stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.resident_bytes);
+    stats_.peak_demand_bytes = std::max(stats_.peak_demand_bytes, stats_.resident_bytes + stats_.evicted_alive_bytes);
   }
 
   void pin_block(CellId id) {
@@ -672,6 +679,7 @@ class Engine {
         continue;
       }
       Cell& refilled = tape_.cell(output);
+      count_absent(output, -1);
       settle_at(output, spots[index]);
       refilled.last_access = clock_;
       tape_.forget_costs(output);
@@ -738,7 +746,7 @@ class Engine {
       return;
     }
     const Session session(*this);
-    std::vector<CellId> locked;
+    std::vector<CellId> kept;  // they must stay, but may move: the op has not begun
     const std::vector<CellId> frontier = tape_.live_frontier(id);
     for (const CellId held : frontier) {
       if (!tape_.cell(held).is_resident()) tape_.await(held, awaited_);
@@ -746,14 +754,21 @@ class Engine {
     try {
       for (const CellId held : frontier) {
         gather(std::span<const CellId>(&held, 1));
-        locked.push_back(held);
+        ++tape_.cell(held).waits;
+        kept.push_back(held);
       }
     } catch (...) {
-      unlock(locked);
+      give_up(kept);
       throw;
     }
-    for (const CellId held : locked) freeze(held);
-    unlock(locked);
+    for (const CellId held : kept) freeze(held);
+    give_up(kept);
+  }
+
+  // What was kept for an op need not be any more.
+  void give_up(const std::vector<CellId>& kept) {
+    for (const CellId id : kept) --tape_.cell(id).waits;
+    unlock(kept);
   }
 
   void freeze(CellId id) {
@@ -888,7 +903,13 @@ class Engine {
     log(EventKind::kGone, id, 0, 0);
   }
 
+  // A value comes or goes; what the program does not hold does not count.
+  void count_absent(CellId id, std::int64_t sign) {
+    if (tape_.cell(id).alive) stats_.evicted_alive_bytes += sign * tape_.cell(id).size;
+  }
+
   void drop(CellId id) {
+    count_absent(id, 1);
     host_.evicted(id);
     const Spot spot = tape_.cell(id).spot;
     tape_.cell(id).spot = Spot{};

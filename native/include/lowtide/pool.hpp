@@ -197,7 +197,6 @@ class Pool {
     const BlockId id = new_block();
     Block& rest = blocks_[hole];
     Block& block = blocks_[id];
-    by_size_.erase(hole);
     block.size = size;
     rest.size -= size;
     if (end == End::kLow) {
@@ -210,7 +209,7 @@ class Pool {
       link(id, rest.next);
       link(hole, id);
     }
-    by_size_.insert(hole, rest.size, rest.offset);
+    by_size_.resize(hole, rest.size, rest.offset);
     by_offset_.resize(hole, rest.size, rest.offset);
     return id;
   }
@@ -225,14 +224,12 @@ class Pool {
       insert_hole(id);
       return id;
     }
-    if (has_hole_before && has_hole_after) by_offset_.erase(after);
-    if (has_hole_before) by_size_.erase(before);
-    if (has_hole_after) by_size_.erase(after);
+    if (has_hole_before && has_hole_after) erase_hole(after);
     const BlockId hole = has_hole_before ? before : after;
     if (has_hole_before) absorb_next(before);  // id
     if (has_hole_before && has_hole_after) absorb_next(before);
     if (!has_hole_before) absorb_previous(after);  // id
-    by_size_.insert(hole, blocks_[hole].size, blocks_[hole].offset);
+    by_size_.resize(hole, blocks_[hole].size, blocks_[hole].offset);
     by_offset_.resize(hole, blocks_[hole].size, blocks_[hole].offset);
     return hole;
   }

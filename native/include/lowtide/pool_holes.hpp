@@ -53,14 +53,21 @@ class HoleTree {
     pull_path();
   }
 
-  // A hole grows or shrinks without passing another one.
+  // A hole grows or shrinks; by offset it passes no other one.
   void resize(BlockId id, std::int64_t size, std::int64_t offset) {
-    static_assert(kOrder == HoleOrder::kByOffset, "by size a hole that grows changes its place");
-    descend_to(id);
-    nodes_[id].size = size;
-    nodes_[id].offset = offset;
-    pull(id);
-    pull_path();
+    if constexpr (kOrder == HoleOrder::kByOffset) {
+      descend_to(id);
+      nodes_[id].size = size;
+      nodes_[id].offset = offset;
+      pull(id);
+      pull_path();
+    } else if (stays_between_neighbours(id, size, offset)) {
+      nodes_[id].size = size;
+      nodes_[id].offset = offset;
+    } else {
+      erase(id);
+      insert(id, size, offset);
+    }
   }
 
   // The first hole in this order that is large enough: by size the best fit, by offset the lowest one.
@@ -108,9 +115,9 @@ class HoleTree {
     BlockId right = kNone;
   };
 
-  bool is_before(BlockId a, BlockId b) const {
-    const Node& x = nodes_[a];
-    const Node& y = nodes_[b];
+  bool is_before(BlockId a, BlockId b) const { return is_before(nodes_[a], nodes_[b]); }
+
+  static bool is_before(const Node& x, const Node& y) {
     if constexpr (kOrder == HoleOrder::kBySize) {
       if (x.size != y.size) return x.size < y.size;
     }
@@ -124,6 +131,22 @@ class HoleTree {
       Node& node = nodes_[id];
       node.largest = std::max({node.size, largest_of(node.left), largest_of(node.right)});
     }
+  }
+
+  // Whether a hole of another size would have the same holes before and after it.
+  bool stays_between_neighbours(BlockId id, std::int64_t size, std::int64_t offset) const {
+    const Node changed{size, offset, size, kNone, kNone};
+    BlockId before = kNone;
+    BlockId after = kNone;
+    for (BlockId at = root_; at != id;) {
+      const bool is_left = is_before(id, at);
+      (is_left ? after : before) = at;
+      at = is_left ? nodes_[at].left : nodes_[at].right;
+    }
+    for (BlockId at = nodes_[id].left; at != kNone; at = nodes_[at].right) before = at;
+    for (BlockId at = nodes_[id].right; at != kNone; at = nodes_[at].left) after = at;
+    return (before == kNone || is_before(nodes_[before], changed)) &&
+           (after == kNone || is_before(changed, nodes_[after]));
   }
 
   // The link that points to a node; path_ holds what lies above it.

@@ -214,6 +214,7 @@ class Tape {
 
   // A cell has come or gone: forget the costs that counted it. Stops where nobody has looked since.
   void forget_costs(CellId changed) {
+    if (!has_costs_) return;
     cell(changed).is_cost_known = false;
     cell(changed).is_watched = false;
     cell_stack_.clear();
@@ -268,6 +269,7 @@ class Tape {
   std::vector<CellId> cell_stack_;
   std::uint32_t stamp_ = 0;
   bool is_sweeping_ = false;
+  bool has_costs_ = false;  // somebody has asked for one
 
   template <typename T>
   static std::int32_t take(std::vector<T>& all, std::vector<std::int32_t>& unused) {
@@ -301,6 +303,7 @@ class Tape {
   }
 
   double add_up_cost(CellId id) {
+    has_costs_ = true;
     Cell& subject = cell(id);
     ++stamp_;
     double total = 0.0;

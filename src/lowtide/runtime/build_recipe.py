@@ -118,7 +118,7 @@ def _flags(torch: InstalledTorch, python_include: Path) -> tuple[str, ...]:
     include = torch.folder / "include"
     foreign = (include, include / "torch" / "csrc" / "api" / "include", python_include)
     return (
-        *("-std=c++20", "-O2", "-fPIC", "-shared", "-pthread"),
+        *("-std=c++20", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-pthread"),
         "-fvisibility=hidden",  # what pybind11 asks for
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.has_cxx11_abi)}",
         f"-DTORCH_EXTENSION_NAME={MODULE_NAME}",

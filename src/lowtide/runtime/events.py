@@ -1,4 +1,4 @@
-"""What a session tells while it runs: evictions, recomputations and moves."""
+"""What a session tells while it runs: evictions, recomputations, moves and thrashing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ EventCallback = Callable[[str, Mapping[str, Any]], None]
     "evict"      {"value": number, "size_bytes": bytes}
     "move"       {"value": number, "size_bytes": bytes}
     "recompute"  {"op": name}
+    "thrash"     once, see `lowtide.runtime.thrash.Thrash.as_dict`
 """
 
 Told = tuple[str, int, int, str]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from contextlib import ExitStack
 from types import ModuleType, TracebackType
 
@@ -26,6 +27,7 @@ from lowtide.runtime.holders import name_holders
 from lowtide.runtime.options import SessionOptions, read_budget
 from lowtide.runtime.recurrent import decomposed_lstm
 from lowtide.runtime.stats import SessionStats
+from lowtide.runtime.thrash import Thrash
 from lowtide.runtime.threads import ForkHooks, threads_joined
 from lowtide.runtime.trace import trace_of_session
 from lowtide.units import format_bytes
@@ -62,6 +64,7 @@ class Session:
         self._final: SessionStats | None = None
         self._trace: Trace | None = None
         self._callback: EventCallback | None = None
+        self._entered = 0.0
         self._state = "new"
 
     def __enter__(self) -> Session:
@@ -77,10 +80,13 @@ class Session:
                 exits.enter_context(Escapes(shim).installed())
                 exits.enter_context(names_holders(self._holders))
                 exits.callback(self._leave, shim)  # before it is entered: Ctrl-C may come at any moment
-                shim.enter(self.options.for_shim(self.budget_bytes))
+                is_main_thread = threading.current_thread() is threading.main_thread()
+                shim.enter({**self.options.for_shim(self.budget_bytes), "is_main_thread": is_main_thread})
+                shim.set_alarm(self._warn_of_thrashing)
                 exits.enter_context(threads_joined(shim))
                 self._exits = exits.pop_all()
             self._shim = shim
+            self._entered = time.monotonic()
             self._state = "active"
             _Current.session = self
         self.on_event = self._callback
@@ -127,7 +133,7 @@ class Session:
 
     @property
     def on_event(self) -> EventCallback | None:
-        """Called for each eviction, recomputation and move, soon after it happened; None: nobody is.
+        """Called for each eviction, recomputation and move, and when thrashing begins, soon after; None: nobody is.
 
         It may be set at any time. It is called in the thread whose op caused the event, after that op; what it raises
         is reported as unraisable and passed over. What it allocates counts.
@@ -174,6 +180,12 @@ class Session:
             return
         for name, figures in batch_of(told):
             callback(name, figures)
+
+    def _warn_of_thrashing(self) -> None:
+        thrash = Thrash.of(self.stats, elapsed_seconds=time.monotonic() - self._entered)
+        _logger.warning("%s", thrash)
+        if self._callback is not None:
+            self._callback("thrash", thrash.as_dict())
 
     def _holders(self) -> list[Holder]:
         return name_holders(self._require_shim().unevictable())

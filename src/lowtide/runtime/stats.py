@@ -19,12 +19,17 @@ class SessionStats:
         capacity_bytes: Bytes of the arena: the budget, rounded down to whole pages.
         resident_bytes: Bytes of the arena in use now.
         peak_bytes: Most bytes in use at any time.
+        peak_demand_bytes: Most bytes at any time of what was in use and of evicted values that the program still held:
+            with a budget of so many nothing would have been evicted, fragmentation aside.
         num_ops: Ops executed, recomputations left out.
         num_evictions: Values dropped to make room.
         evicted_bytes: Their bytes.
         num_recomputes: Ops executed again.
         recompute_seconds: Time in them.
+        wait_seconds: Time that ops waited for their inputs to be recomputed: what was evicted for it, and searched
+            for, included.
         recompute_cost_percent: Their modelled duration in percent of that of all other ops.
+        has_thrashed: Whether such waiting has taken more time than all else, for a while: warned of once.
         num_searches: Requests that found no hole.
         search_seconds: CPU time of making room for them: finding, evicting, finding again. Sliding blocks together
             is not counted.
@@ -43,12 +48,15 @@ class SessionStats:
     capacity_bytes: int
     resident_bytes: int
     peak_bytes: int
+    peak_demand_bytes: int
     num_ops: int
     num_evictions: int
     evicted_bytes: int
     num_recomputes: int
     recompute_seconds: float
+    wait_seconds: float
     recompute_cost_percent: float
+    has_thrashed: bool
     num_searches: int
     search_seconds: float
     fragmentation: float
@@ -73,6 +81,7 @@ class SessionStats:
             "reserved_bytes.all.current": self.capacity_bytes,
             "allocated_bytes.all.current": self.resident_bytes,
             "allocated_bytes.all.peak": self.peak_bytes,
+            "demanded_bytes.all.peak": self.peak_demand_bytes,
             "outside_bytes.all.allocated": self.outside_bytes,
             "evicted_bytes.all.freed": self.evicted_bytes,
             "moved_bytes.all.allocated": self.moved_bytes,
@@ -87,7 +96,9 @@ class SessionStats:
             "num_restored": self.num_restored,
             "num_lost": self.num_lost,
             "recompute_seconds": self.recompute_seconds,
+            "wait_seconds": self.wait_seconds,
             "recompute_cost_percent": self.recompute_cost_percent,
+            "has_thrashed": self.has_thrashed,
             "search_seconds": self.search_seconds,
             "mean_search_us": self.mean_search_us,
             "fragmentation": self.fragmentation,
@@ -113,6 +124,10 @@ class SessionStats:
             f"{self.num_ops} ops, {self.num_recomputes} recomputed ({work})",
             f"{self.num_evictions} evictions of {format_bytes(self.evicted_bytes)}, {searches}, {arena}",
         ]
+        if self.has_thrashed:
+            lines.append(
+                f"thrashing: a larger budget recomputes less, one of {format_bytes(self.peak_demand_bytes)} nothing"
+            )
         if self.num_frozen:
             lines.append(
                 f"{self.num_frozen} values could no longer be evicted: what they came from was overwritten or is gone"
@@ -138,7 +153,9 @@ class SessionStats:
         return cls(
             budget_bytes=budget_bytes,
             recompute_seconds=figures["recompute_seconds"],
+            wait_seconds=figures["wait_seconds"],
             recompute_cost_percent=100.0 * figures["recompute_cost"] / base_cost if base_cost else 0.0,
+            has_thrashed=bool(figures["has_thrashed"]),
             search_seconds=figures["search_seconds"],
             fragmentation=figures["fragmentation_sum"] / num_searches if num_searches else 0.0,
             **whole,
@@ -149,6 +166,7 @@ _SOURCE_BY_FIELD = {
     "capacity_bytes": "capacity",
     "resident_bytes": "resident_bytes",
     "peak_bytes": "peak_bytes",
+    "peak_demand_bytes": "peak_demand_bytes",
     "num_ops": "num_calls",
     "num_evictions": "num_evictions",
     "evicted_bytes": "bytes_evicted",

@@ -54,7 +54,10 @@ def test_with_memory_to_spare_nothing_changes(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "ratio"),
-    [(name, ratio) for name in zoo.SMALL for ratio in _RATIOS if ratio not in _UNREACHED.get(name, ())],
+    [
+        *((name, ratio) for name in zoo.SMALL for ratio in _RATIOS if ratio not in _UNREACHED.get(name, ())),
+        ("unet", 0.35),  # gradients that are kept for the optimizer, which overwrites what they came from, move
+    ],
 )
 def test_within_a_budget_the_bits_are_the_same(name: str, ratio: float) -> None:
     budget_bytes = _ample(name).budget_at(ratio)
