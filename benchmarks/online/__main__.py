@@ -13,10 +13,11 @@ import torch
 from benchmarks.online.course import run_course
 from benchmarks.online.endurance import run_endurance
 from benchmarks.online.programs import PROGRAMS
+from benchmarks.online.tracking import run_tracking
 from benchmarks.training.__main__ import describe_run
 from lowtide.measure import measure_in_subprocess
 
-PARTS = ("training", "growth", "endurance")
+PARTS = ("training", "growth", "endurance", "tracking")
 RESULTS = Path(__file__).parents[1] / "results" / "online.jsonl"
 
 
@@ -44,6 +45,9 @@ def main() -> int:
         write({**describe_run(options), "format": "lowtide.benchmark.online", "steps_per_round": options.steps})
         if "endurance" in parts:
             write(run_endurance(num_steps=options.endurance_steps))
+        if "tracking" in parts:
+            for record in run_tracking(num_rounds=3 * options.rounds, steps_per_round=options.steps):
+                write(record)
         for name in programs:
             print(name, file=sys.stderr)
             if "growth" in parts:

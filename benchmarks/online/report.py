@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, quantiles
 from typing import Any
 
 from lowtide.units import format_bytes
@@ -20,6 +20,7 @@ __all__ = ["main", "render"]
 _ROOT = Path(__file__).parents[2]
 _RESULTS = _ROOT / "benchmarks" / "results" / "online.jsonl"
 _PAGE = _ROOT / "docs" / "budget-benchmarks.md"
+_TRACKING_HEADER = ("program", "ops a step", "plain eager", "tracked", "step")
 _HEADER = ("setting", "arena", "slow-down", "recomputes a step", "evictions a step", "search", "bits")
 
 Record = Mapping[str, Any]
@@ -71,8 +72,10 @@ def render(lines: Iterable[str]) -> str:
     ]
     for program in dict.fromkeys(record["program"] for record in records if record["record"] == "setting"):
         parts += _program(program, [record for record in records if record.get("program") == program])
+    parts += _tracking([record for record in records if record["record"] == "tracking"])
     parts += _growth([record for record in records if record["record"] == "growth"])
     parts += _endurance([record for record in records if record["record"] == "endurance"])
+    parts += ["Which budgets do not fit, by bytes: [operator-hook](decisions/operator-hook.md#consequence).", ""]
     return "\n".join(parts)
 
 
@@ -108,6 +111,31 @@ def _row(record: Record, rounds: Sequence[Record]) -> tuple[str, ...]:
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     lines = [_HEADER, tuple("---" for _ in _HEADER), *rows]
     return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def _tracking(records: Sequence[Record]) -> list[str]:
+    if not records:
+        return []
+    text = (
+        "Steps within a budget that never runs out, against plain eager in turn: what it costs to see, record and "
+        "place every op. CPU time by op, medians of the rounds; in brackets the quarter and three quarters."
+    )
+    lines = [_TRACKING_HEADER, tuple("---" for _ in _TRACKING_HEADER), *map(_tracking_row, records)]
+    return ["## Tracking without eviction", "", text, "", *("| " + " | ".join(line) + " |" for line in lines), ""]
+
+
+def _tracking_row(record: Record) -> tuple[str, ...]:
+    plain, tracked, num_ops = record["eager_cpu_seconds"], record["cpu_seconds"], record["num_ops_per_step"]
+    added = [1e6 * (with_it - without) / num_ops for without, with_it in zip(plain, tracked, strict=True)]
+    low, middle, high = quantiles(added, n=4)
+    ratio = median(with_it / without for without, with_it in zip(plain, tracked, strict=True))
+    return (
+        record["program"],
+        f"{num_ops:.0f}",
+        f"{1e6 * median(plain) / num_ops:.2f} us",
+        f"{middle:+.2f} us ({low:+.2f} to {high:+.2f})",
+        f"x{ratio:.3f}",
+    )
 
 
 def _growth(records: Sequence[Record]) -> list[str]:
