@@ -510,8 +510,7 @@ def test_an_unknown_optimizer_is_said_not_to_count(caplog: pytest.LogCaptureFixt
     assert planned.startswith("training step planned: peak ")
     assert " within 3.81 MiB, TDI 0.00 % (bound 0.00 %), 0 recomputed, " in planned
     assert counted == (
-        "also counted: parameters 1.06 KiB, buffers 0 B, gradients 0 B, optimizer 0 B (unknown class); "
-        "not inputs 512 B"
+        "also counted: parameters 1.06 KiB, buffers 0 B, gradients 0 B, optimizer 0 B (unknown class); not inputs 512 B"
     )
     assert max(map(len, (start, planned, counted))) <= 120
 
