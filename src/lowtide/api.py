@@ -568,7 +568,7 @@ def _planning(
         )
         search = Search(facts, planner, request, keep_order=False, bound=False, started=started)
         attempt = search.attempt(max(budget_bytes, 1))
-        if not attempt.fits and planner.name == _QUICK_PLANNER:
+        if not attempt.fits and planner.name == _QUICK_PLANNER and not search.is_over:
             search, attempt = _ask_thoroughly(search, attempt)
         result = search.result(search.with_known_budget(attempt))
         return result, require_plan(result, graph)
@@ -579,12 +579,15 @@ def _planning(
 def _ask_thoroughly(search: Search, attempt: Attempt) -> tuple[Search, Attempt]:
     """Where the quick planner has no plan, ask the thorough one, also for the smallest budget that works.
 
-    It gets seconds of its own: a refusal ends the program that waits.
+    It gets seconds of its own, as a refusal ends the program that waits; but no more than a time limit leaves.
     """
+    limit = search.request.time_limit_seconds
 
     def within(seconds: float) -> Search:
-        request = replace(search.request, time_limit_seconds=seconds)
-        return replace(search, planner=choose_planner(_THOROUGH_PLANNER), request=request, started=time.perf_counter())
+        now = time.perf_counter()
+        left = seconds if limit is None else min(seconds, max(0.0, limit - (now - search.started)))
+        request = replace(search.request, time_limit_seconds=left)
+        return replace(search, planner=choose_planner(_THOROUGH_PLANNER), request=request, started=now)
 
     again = within(_MOST_SECONDS_TO_PLAN_AGAIN).attempt(attempt.budget_bytes)
     keeps_proof = attempt.status is not Status.INFEASIBLE or again.status is Status.INFEASIBLE

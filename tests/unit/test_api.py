@@ -585,6 +585,15 @@ def test_a_compiled_model_is_planned_thoroughly_where_the_quick_planner_has_noth
         api._planning(by_name, time_limit_seconds=5.0, seed=0)(four_nodes(), 17)
 
 
+def test_the_thorough_planner_gets_no_more_than_the_time_limit_leaves() -> None:
+    def late(_: PlanRequest) -> Proposal:
+        time.sleep(0.3)
+        return Proposal(Status.TIMEOUT, None)
+
+    with pytest.raises(NoPlanFound, match="'greedy'"):
+        api._planning(FakePlanner(late, name="greedy"), time_limit_seconds=0.2, seed=0)(four_nodes(), 17)
+
+
 def test_a_refusal_names_what_the_thorough_planner_finds() -> None:
     nothing = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None), name="greedy")
     with pytest.raises(InfeasibleBudget) as caught:
