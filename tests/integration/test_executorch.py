@@ -360,14 +360,19 @@ def test_a_plan_for_another_model_is_refused(in_folder: Path, capsys: pytest.Cap
         (["executorch:executorch_nets:dense", "plan.json", "-o", "x.onnx"], "-o x.onnx: name a .pte file"),
         (["executorch:executorch_nets:nothing", "plan.json", "-o", "x.pte"], "has no 'nothing'"),
         (["executorch:executorch_nets:no_module", "plan.json", "-o", "x.pte"], "ExecuTorch takes a torch.nn.Module"),
-        (["executorch:executorch_nets:dense", "-o", "x.pte", "--bands", "2"], "only .tflite files are cut into bands"),
+        (
+            ["executorch:executorch_nets:dense", "-o", "x.pte", "--bands", "2"],
+            "only .tflite and .onnx files are cut into bands",
+        ),
         (["executorch:executorch_nets:dense", "plan.json", "-o", "x.pte", "--dim", "x=3"], "only .onnx files leave"),
         (
             ["executorch_nets:dense", "plan.json", "-o", "x.pte", "--dim", "x=3"],
             "only .onnx files leave dimensions open",
         ),
-        (["executorch_nets:dense", "plan.json", "-o", "x.pte", "--no-new-ops"], "only bands of .tflite files may need"),
-        (["model.onnx", "plan.json", "-o", "x.onnx", "--no-new-ops"], "only bands of .tflite files may need"),
+        (
+            ["executorch_nets:dense", "plan.json", "-o", "x.pte", "--no-new-ops"],
+            "only bands of .tflite and .onnx files may need",
+        ),
     ],
 )
 def test_wrong_commands(
