@@ -128,6 +128,7 @@ def test_a_report_of_a_plan_with_bands(folder: Path) -> None:
     [
         (["model.tflite", "--bands", "auto"], "--bands auto: without --budget there is nothing to plan: add --budget"),
         (["model.tflite", "--bands", "many", "--budget", "min"], "--bands 'many': write auto, off, or a number"),
+        (["model.tflite", "--bands", "40"], "--bands '40': write auto, off, or a number from 2 to 10"),
         (["model.json", "--bands", "4", "--budget", "min"], "only .tflite and .onnx files are cut into bands"),
         (["model.tflite", "--bands", "4", "--budget", "-5"], "'-5' is no size"),
         (["model.tflite", "--bands", "4", "--budget", "nan%"], "'nan%' is no size"),

@@ -79,10 +79,16 @@ def check_bands_can_be(model: str, bands: str, *, called: str) -> None:
         called: MODEL or SOURCE.
 
     Raises:
-        InputError: It has none.
+        InputError: It has none, or not so many.
     """
-    if not (is_tflite(model) or is_onnx(model)):
+    if not have_bands(model):
         raise InputError(f"--bands {bands}: only .tflite and .onnx files are cut into bands, {called} is {model!r}")
+    _number_of_bands(bands, most=MOST_ONNX_BANDS if is_onnx(model) else MOST_TFLITE_BANDS)
+
+
+def have_bands(model: str) -> bool:
+    """Whether a model is of a kind that can be cut into bands."""
+    return is_tflite(model) or is_onnx(model)
 
 
 def choose_banded_model(asked: BandsAsked) -> BandedModel | None:

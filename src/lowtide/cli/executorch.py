@@ -136,7 +136,7 @@ def export_executorch_model(model: str, plan_file: Path, output: Path, *, check:
     if not (exported.helps and (checked is None or checked.helps)) and not force:
         print_error(
             "nothing is written: the new file would need no less memory than the one that ExecuTorch makes by itself. "
-            "Plan with a smaller --budget (min), or write it anyway with --force"
+            f"lowtide plan {model} says how little it can need; --force writes it anyway"
         )
         return ExitCode.CHECK_FAILED
     write_bytes_atomically(output, [exported.data])

@@ -15,6 +15,7 @@ from lowtide.cli.bands import (
     BandsAsked,
     check_bands_can_be,
     choose_banded_model,
+    have_bands,
     keep_bands_in_plan,
     print_chosen_bands,
 )
@@ -22,7 +23,7 @@ from lowtide.cli.executorch import say_what_executorch_needs
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.figures import print_analysis, print_result
 from lowtide.cli.onnx import say_whether_bands_may_help
-from lowtide.cli.output import StdoutKeptClean, check_writable, print_error, print_json, print_text
+from lowtide.cli.output import StdoutKeptClean, check_writable, print_error, print_json, print_note, print_text
 from lowtide.cli.progress import Interruption, ProgressLine
 from lowtide.cli.report import REPORT_HELP, check_report
 from lowtide.cli.sources import (
@@ -145,6 +146,8 @@ def plan(
             kept = outcome.plan if banded is None else keep_bands_in_plan(outcome.plan, banded, original, asked)
         said = _describe_budget(original, budget or "", has_bands=banded is not None)
         code = _finish_plan(graph, outcome, output, kept=kept, budget=said, as_json=as_json)
+        if outcome.plan is None and bands == NO_BANDS and have_bands(source):
+            print_note("row bands may split what is too large: add --bands auto")
         _write_report(graph, outcome, report, as_json=as_json)
     return ExitCode.INTERRUPTED if interruption.is_requested else code
 

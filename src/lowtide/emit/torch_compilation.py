@@ -48,7 +48,7 @@ class Compilation:
 
     def __repr__(self) -> str:
         return (
-            f"<Compilation of a {self.kind} step: budget {format_bytes(self.budget_bytes)}, peak "
+            f"<Compilation, {self.kind} step: budget {format_bytes(self.budget_bytes)}, peak "
             f"{format_bytes(self.baseline_peak_bytes)} -> {format_bytes(self.planned_peak_bytes)}, TDI "
             f"{self.verified.plan.tdi_percent:.2f} %>"
         )

@@ -178,7 +178,10 @@ def _fix(model: Any, dims: dict[str, int], where: str) -> None:
             raise FormatError(f"{where}: input {graph_input.name!r:.80} has {num_elements} elements: too large to run")
     if open_dims:
         wanted = " ".join(f"--dim {name}=1" for name in dict.fromkeys(open_dims))
-        raise InputError(f"{where}: dimensions are open, and sizes depend on them: fix them, e.g. {wanted:.300}")
+        unknown = f"no input has a dimension {sorted(unused)[0]!r:.80}; " if unused else ""
+        raise InputError(
+            f"{where}: {unknown}dimensions are open, and sizes depend on them: fix them, e.g. {wanted:.300}"
+        )
     if unused:
         raise InputError(f"{where}: --dim {sorted(unused)[0]}: no input has a dimension of that name")
     if dims:

@@ -51,7 +51,7 @@ def test_a_smaller_last_batch_may_use_what_a_larger_one_was_given() -> None:
         given.append(compilation.budget_bytes)
         assert compilation.planned_peak_bytes <= compilation.budget_bytes
     assert given[1] == given[0]  # 90 % of the small graph would not even hold parameters and optimizer state
-    assert repr(compilation).startswith("<Compilation of a training step: budget ")
+    assert repr(compilation).startswith("<Compilation, training step: budget ")
 
 
 def test_a_model_that_trained_within_a_percentage_can_be_evaluated() -> None:

@@ -173,6 +173,8 @@ def test_dimensions_are_fixed_by_name_or_axis(tmp_path: Path) -> None:
     assert output_of(capture_onnx(path, dims={"x.0": 16}), "y").size_bytes == 16 * 8 * 4
     with pytest.raises(InputError, match=r"dimensions are open.*--dim batch=1"):
         capture_onnx(path)
+    with pytest.raises(InputError, match=r"no input has a dimension 'bach'; dimensions are open.*--dim batch=1"):
+        capture_onnx(path, dims={"bach": 1})
     with pytest.raises(InputError, match=r"--dim rows: no input has a dimension of that name"):
         capture_onnx(path, dims={"batch": 1, "rows": 2})
     with pytest.raises(InputError, match=r"--dim x\.1: the file fixes it to 8"):
