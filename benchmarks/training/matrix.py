@@ -92,7 +92,7 @@ def measure_matrix(
     dtypes: Sequence[str],
     percents: Sequence[int],
     dropouts: Sequence[float | None] = (None,),
-    planner: str,
+    planner: str = "greedy",
     time_limit_seconds: float,
 ) -> Iterator[dict[str, Any]]:
     """One record per combination; each plain run is made once, in a process of its own, like every other.
