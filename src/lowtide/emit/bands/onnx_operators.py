@@ -26,6 +26,7 @@ __all__ = ["OnnxValues", "attribute_of", "banded_node"]
 _RANK = 4
 _BATCH, _CHANNELS, _ROWS, _COLUMNS = 0, 1, 2, 3
 _TYPES = ("float32", "uint8", "int8")
+_SAME = ("SAME_UPPER", "SAME_LOWER")
 _OPSET_WITH_OPERANDS = 11
 """Before it, what Pad adds and how Resize counts were attributes, or fixed."""
 
@@ -210,6 +211,8 @@ def _windowed(given: _Node, kernel: tuple[int, ...]) -> BandedOperator | None:
         return None
     if len(strides) != 2 or len(dilations) != 2:
         return None
+    if given.option("auto_pad", "NOTSET") in _SAME and set(dilations) != {1}:
+        return None  # ONNX Runtime refuses such convolutions, and its pools and their shapes disagree
     windows, paddings = [], []
     for axis in (0, 1):
         num_in, num_out = given.shape_in[_ROWS + axis], given.shape_out[_ROWS + axis]
@@ -227,7 +230,7 @@ def _windowed(given: _Node, kernel: tuple[int, ...]) -> BandedOperator | None:
 def _padding(given: _Node, axis: int, num_in: int, *, extent: int, stride: int) -> tuple[int, int] | None:
     """Padding before and after along rows (0) or columns (1)."""
     automatic = given.option("auto_pad", "NOTSET")
-    if automatic in ("SAME_UPPER", "SAME_LOWER"):
+    if automatic in _SAME:
         before, after = same_padding(num_in, extent=extent, stride=stride)
         return (before, after) if automatic == "SAME_UPPER" else (after, before)
     if automatic == "VALID":

@@ -97,6 +97,16 @@ def test_windows_of_convolutions(
         conv((1, 4, 8, 8), pads=[-1, 1, 3, 1]),
         conv((1, 4, 8, 8), pads=[1] * 4, kernel_shape=[1, 1]),
         conv((1, 4, 8, 8), pads=[1] * 4, auto_pad="SAME"),
+        conv((1, 4, 8, 8), auto_pad="SAME_UPPER", dilations=[2, 2]),
+        found(
+            "MaxPool",
+            [(2, 2, 13, 6)],
+            (2, 2, 5, 2),
+            auto_pad="SAME_UPPER",
+            kernel_shape=[1, 1],
+            strides=[3, 3],
+            dilations=[3, 2],
+        ),
         found("Conv", [(1, 2, 8, 8)], (1, 4, 8, 8)),
         found("Conv", [(1, 2, 8, 8), (4, 2, 3, 3)], (1, 4, 6, 6)),  # weights made at run time
         found("Conv", [(1, 2, 8, 8), weights(4, 2, 3, 3), (4,)], (1, 4, 6, 6)),
