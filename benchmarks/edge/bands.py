@@ -9,8 +9,9 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.edge.band_rows import smallest_planner, stretches_cell, stretches_of
+from benchmarks.edge.band_rows import stretches_cell, stretches_of
 from benchmarks.edge.models import CACHE, all_models
+from benchmarks.edge.planning import smallest_planner
 from benchmarks.edge.records import check_record
 from benchmarks.edge.runs import Row, kib, markdown, parser_of, saved_percent, write_rows
 from lowtide import api
@@ -47,7 +48,8 @@ def measure_model(data: bytes, options: argparse.Namespace) -> Row:
         return record
     banded = import_bands(file, choice)
     graph = banded.source.graph
-    export = export_bands(banded, api.require_plan(plan_bands(graph, choice, smallest_planner(options)), graph))
+    plan_smallest = smallest_planner(seconds=options.seconds, seed=options.seed)
+    export = export_bands(banded, api.require_plan(plan_bands(graph, choice, plan_smallest), graph))
     checked = check_tflite(data, export.data, repeats=options.repeats, seed=options.seed)
     return record | {
         "planned_bytes": export.after.head_bytes,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.edge.executorch_nets import built_torch_nets
+from benchmarks.edge.planning import smallest_planner
 from benchmarks.edge.runs import Row, kib, markdown, parser_of, saved_percent, write_rows
 from lowtide import api
 from lowtide.emit.executorch import export_executorch
@@ -60,20 +61,10 @@ def measure_model(model: Any, inputs: Sequence[Any], delegate: str, options: arg
     """Try the means, export the plan for the smallest buffer, run before and after."""
     source = import_executorch(export_for_executorch(model, inputs, delegate=delegate))
     plans: list[PlanResult] = []
+    plan = smallest_planner(seconds=options.seconds, seed=options.seed)
 
     def plan_smallest(graph: Graph, *, keep_order: bool, max_copies: int | None) -> PlanResult:
-        plans.append(
-            api.plan(
-                graph,
-                budget="min",
-                keep_order=keep_order,
-                max_copies=max_copies,
-                bound=False,
-                threads=1,
-                time_limit_seconds=options.seconds,
-                seed=options.seed,
-            )
-        )
+        plans.append(plan(graph, keep_order=keep_order, max_copies=max_copies))
         return plans[-1]
 
     analysis = analyze_executorch(source, plan_smallest)

@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.edge.band_rows import smallest_planner, stretches_cell, stretches_of
+from benchmarks.edge.band_rows import stretches_cell, stretches_of
 from benchmarks.edge.onnx_models import CACHE, models, run_record
+from benchmarks.edge.planning import smallest_planner
 from benchmarks.edge.runs import Row, kib, markdown, parser_of, saved_percent, write_rows
 from lowtide import api
 from lowtide.emit.bands.planned import plan_bands
@@ -58,9 +59,8 @@ def measure_model(original: OnnxImport, portable: OnnxImport, choice: BandChoice
         return record
     banded = import_onnx_bands(portable, choice, original=original)
     graph = banded.source.graph
-    export = export_onnx_bands(
-        banded, api.require_plan(plan_bands(graph, choice, smallest_planner(options, layout=None)), graph)
-    )
+    plan_smallest = smallest_planner(seconds=options.seconds, seed=options.seed, layout=None)
+    export = export_onnx_bands(banded, api.require_plan(plan_bands(graph, choice, plan_smallest), graph))
     checked = check_onnx(original, export.data, repeats=options.repeats, seed=options.seed)
     return record | {
         "own_order_bytes": export.before_bytes,

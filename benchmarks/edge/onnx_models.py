@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.edge.onnx_nets import built_onnx_nets
+from benchmarks.edge.planning import smallest_planner
 from benchmarks.edge.runs import Row, kib, markdown, parser_of, saved_percent, write_rows
 from lowtide import api
 from lowtide.emit.onnx import export_onnx
@@ -85,19 +86,8 @@ def _download(cache: Path) -> None:
 def measure_model(path: Path, dims: dict[str, int], level: str, options: argparse.Namespace) -> Row:
     """Plan for the smallest peak: by order alone, then with recomputation; export, run before and after."""
     source = import_onnx(read_onnx(path, dims=dims), level=level)
-    results = [
-        api.plan(
-            source.graph,
-            budget="min",
-            layout=None,
-            max_copies=max_copies,
-            bound=False,
-            threads=1,
-            time_limit_seconds=options.seconds,
-            seed=options.seed,
-        )
-        for max_copies in (1, None)
-    ]
+    plan_smallest = smallest_planner(seconds=options.seconds, seed=options.seed, layout=None)
+    results = [plan_smallest(source.graph, keep_order=False, max_copies=max_copies) for max_copies in (1, None)]
     by_order, by_recompute = (api.require_plan(result, source.graph).plan for result in results)
     best = by_recompute if by_recompute.peak_bytes < by_order.peak_bytes else by_order
     export = export_onnx(source, api.verify(source.graph, best))

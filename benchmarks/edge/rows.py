@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.edge.planning import smallest_planner
 from benchmarks.edge.records import check_record, run_record
 from benchmarks.edge.runs import Row, kib, markdown, saved_percent
 from lowtide import api
@@ -33,20 +34,10 @@ def measure_model(
     """
     source = import_tflite(parse_tflite(data, name))
     results: list[PlanResult] = []
+    plan = smallest_planner(seconds=seconds, seed=seed)
 
     def plan_smallest(graph: Graph, *, keep_order: bool, max_copies: int | None) -> PlanResult:
-        results.append(
-            api.plan(
-                graph,
-                budget="min",
-                keep_order=keep_order,
-                max_copies=max_copies,
-                bound=False,
-                threads=1,
-                time_limit_seconds=seconds,
-                seed=seed,
-            )
-        )
+        results.append(plan(graph, keep_order=keep_order, max_copies=max_copies))
         return results[-1]
 
     analysis = analyze_tflite(source, plan_smallest)

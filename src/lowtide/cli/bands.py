@@ -35,8 +35,10 @@ __all__ = [
     "choose_banded_model",
     "choose_banded_onnx",
     "choose_banded_tflite",
+    "have_bands",
     "keep_bands_in_plan",
     "print_chosen_bands",
+    "refuse_new_ops",
     "why_no_bands",
 ]
 
@@ -250,6 +252,16 @@ def why_no_bands(*, no_new_ops: bool) -> str:
             "SLICE, CONCATENATION and mostly PAD; of .onnx files Slice and Concat). Leave out --no-new-ops"
         )
     return "nothing is written: no row bands were found that would lower the model's memory in reasonable time"
+
+
+def refuse_new_ops(new_ops: Sequence[str]) -> None:
+    """Refuse the bands of a plan that need operators which the model has none of.
+
+    Raises:
+        InputError: There are any.
+    """
+    if new_ops:
+        raise InputError(f"--no-new-ops: the plan's bands need {', '.join(new_ops)}: plan without --bands")
 
 
 def print_chosen_bands(banded: BandedModel | None) -> None:

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from lowtide import api
 from lowtide.api import Analysis
-from lowtide.cli.bands import banded_onnx_as_planned, choose_banded_onnx, print_chosen_bands, why_no_bands
+from lowtide.cli.bands import (
+    banded_onnx_as_planned,
+    choose_banded_onnx,
+    print_chosen_bands,
+    refuse_new_ops,
+    why_no_bands,
+)
 from lowtide.cli.checks import has_same_outputs, print_checked_runs
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.means import describe_change
@@ -78,7 +84,7 @@ def export_onnx_model(
         banded = None if plan.graph is None else banded_onnx_as_planned(source, plan)
         exported = export_onnx(source, verified) if banded is None else export_onnx_bands(banded, verified)
         if banded is not None and no_new_ops:
-            _check_no_new_ops(source, banded)
+            refuse_new_ops(sorted(onnx_ops_of(banded.source) - onnx_ops_of(source)))
     if banded is not None:
         print_chosen_bands(banded)
     return _finish(source, exported, output, check=check, force=force, may_round=banded is not None)
@@ -88,12 +94,6 @@ def _export_in_bands(banded: BandedOnnx) -> OnnxExport:
     graph = banded.source.graph
     result = plan_bands(graph, banded.choice, plan_smallest_within(_PLANNING_SECONDS, layout=NO_LAYOUT))
     return export_onnx_bands(banded, api.require_plan(result, graph))
-
-
-def _check_no_new_ops(source: OnnxImport, banded: BandedOnnx) -> None:
-    new_ops = sorted(onnx_ops_of(banded.source) - onnx_ops_of(source))
-    if new_ops:
-        raise InputError(f"--no-new-ops: the plan's bands need {', '.join(new_ops)}: plan without --bands")
 
 
 def _finish(

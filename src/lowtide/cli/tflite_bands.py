@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from lowtide import api
-from lowtide.cli.bands import BandsAsked, banded_tflite_as_planned, choose_banded_tflite, print_chosen_bands
+from lowtide.cli.bands import (
+    BandsAsked,
+    banded_tflite_as_planned,
+    choose_banded_tflite,
+    print_chosen_bands,
+    refuse_new_ops,
+)
 from lowtide.cli.tflite import plan_smallest_within
 from lowtide.emit.bands.planned import plan_bands
 from lowtide.emit.tflite import TfliteExport
 from lowtide.emit.tflite_bands import export_bands
-from lowtide.errors import InputError
 from lowtide.importers.tflite import TfliteImport
 from lowtide.ir import Plan
 
@@ -55,7 +60,7 @@ def export_planned_bands(source: TfliteImport, plan: Plan, *, no_new_ops: bool) 
     verified = api.verify(source.graph, plan)
     banded = banded_tflite_as_planned(source.file.where, plan)
     exported = export_bands(banded, verified)
-    if no_new_ops and exported.new_ops:
-        raise InputError(f"--no-new-ops: the plan's bands need {', '.join(exported.new_ops)}: plan without --bands")
+    if no_new_ops:
+        refuse_new_ops(exported.new_ops)
     print_chosen_bands(banded)
     return exported

@@ -73,9 +73,9 @@ def checkpointed_sequence(graph: Graph, block_paths: Sequence[str]) -> tuple[str
     Returns:
         Node names: the given order, and before a backward node the block that it needs.
     """
-    boundary = next((index for index, name in enumerate(graph.order) if graph.node_by_name[name].is_boundary), None)
-    if boundary is None:
+    if graph.boundary is None:
         return graph.order
+    boundary = graph.order.index(graph.boundary.name)
     backward = graph.order[boundary + 1 :]
     blocks_by_start: dict[str, list[list[str]]] = {}
     for path in block_paths:
