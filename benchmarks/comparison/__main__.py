@@ -25,7 +25,7 @@ def main() -> int:
     """Compare on every model, one after the other."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.comparison", description=__doc__)
     parser.add_argument("--model", action="append", metavar="NAME", help="of lowtide.models; repeat it; default: all")
-    parser.add_argument("--budgets", default=BUDGETS, metavar="B,B,...", help=f"default: {BUDGETS}")
+    parser.add_argument("--budgets", default=BUDGETS, metavar="B,B,...", help="default: " + BUDGETS.replace("%", "%%"))
     parser.add_argument("--peers", metavar="P,P,...", help="as of lowtide compare; default: all")
     parser.add_argument("--no-measure", action="store_true", help="the cost model alone")
     parser.add_argument("--time-limit", type=float, default=10.0, metavar="S", help="for each planner (default 10)")

@@ -31,12 +31,15 @@ class Peer:
         settings: From a budget and the peak of eager to the keyword arguments of ``prepare``; None where the peer
             takes no budget.
         lowest: The keyword arguments of ``prepare`` without a budget; None where there must be one.
+        makes_room: Whether its budget leaves out bytes that the malloc meter sees, so that it is trained again with
+            less, and so within the budget, where it was over.
     """
 
     prepare: str | None = None
     report: str | None = None
     settings: Callable[[Bytes, Bytes], Settings] | None = None
     lowest: Settings | None = None
+    makes_room: bool = False
 
 
 def _activation_memory_budget(backend: str) -> Peer:
@@ -71,6 +74,7 @@ PEERS: Mapping[str, Peer] = MappingProxyType(
             prepare="lowtide.comparison.online_training:enter_budget",
             report="lowtide.comparison.online_training:leave_budget",
             settings=_session_settings,
+            makes_room=True,
         ),
     }
 )

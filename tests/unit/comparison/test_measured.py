@@ -94,6 +94,54 @@ def test_bytes_in_an_arena_count(options: ComparisonOptions, monkeypatch: pytest
     assert run_measured(cell("lowtide.budget", "60%"), options, EAGER).peak_bytes == 5_910
 
 
+def train_in_arenas(monkeypatch: pytest.MonkeyPatch, *, outside: list[int], smallest: int = 0) -> list[Any]:
+    """Trainings that fill the arena they are given, with that many bytes outside, one run after the other."""
+    runs: list[TrainingRun] = []
+
+    def train(run: TrainingRun, _: object) -> TrainingResult:
+        arena_bytes = run.prepare_options["budget_bytes"]
+        step = StepResult(
+            loss=1.0, wall_seconds=9.0, cpu_seconds=2.0, start_bytes=0, peak_bytes=outside[len(runs)], end_bytes=0
+        )
+        runs.append(run)
+        if arena_bytes < smallest:
+            raise ChildFailed("no", target="t", error_type="LowtideOutOfMemory", child_traceback="", return_code=0)
+        report = {"arena_peak_bytes": arena_bytes}
+        return TrainingResult(run=run, steps=(step, step), prepare_seconds=0.0, digests={}, tensors=None, report=report)
+
+    monkeypatch.setattr(measured, "_train", train)
+    return runs
+
+
+def test_the_arena_makes_room_for_what_was_outside(options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = train_in_arenas(monkeypatch, outside=[100, 130, 130])
+    row = run_measured(cell("lowtide.budget", "60%"), options, EAGER)
+    assert [run.prepare_options["budget_bytes"] for run in runs] == [6_000, 5_900, 5_870]
+    assert (row.outcome, row.peak_bytes) == (Outcome.COMPLETED, 6_000)
+
+
+def test_no_more_tries_than_three(options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = train_in_arenas(monkeypatch, outside=[100, 200, 300])
+    row = run_measured(cell("lowtide.budget", "60%"), options, EAGER)
+    assert len(runs) == 3
+    assert (row.outcome, row.peak_bytes) == (Outcome.OVER, 6_100)
+
+
+def test_where_a_smaller_arena_does_not_do_the_row_is_over_the_budget(
+    options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = train_in_arenas(monkeypatch, outside=[100, 0], smallest=5_950)
+    row = run_measured(cell("lowtide.budget", "60%"), options, EAGER)
+    assert len(runs) == 2
+    assert (row.outcome, row.peak_bytes) == (Outcome.OVER, 6_100)
+
+
+def test_an_arena_that_would_be_gone_is_not_tried(options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = train_in_arenas(monkeypatch, outside=[7_000])
+    assert run_measured(cell("lowtide.budget", "60%"), options, EAGER).outcome is Outcome.OVER
+    assert len(runs) == 1
+
+
 @pytest.mark.parametrize(
     ("error_type", "outcome"),
     [
