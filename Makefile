@@ -7,6 +7,8 @@ TORCH_PIP_ARGS ?=
 # A worker that crashes ends the run: xdist would wait forever for the tests that it had left.
 PYTEST_ARGS ?= -n auto --dist loadfile --max-worker-restart=0
 DEMO_ARGS ?=
+# make bench-full BENCH_ARGS="--part edge --again"
+BENCH_ARGS ?=
 FILES ?= .
 
 VENV := .venv
@@ -59,40 +61,11 @@ docs: $(STAMP)-dev ## build the documentation into site/, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
-bench: $(STAMP)-dev $(STAMP)-native ## a short run of every benchmark into build/bench: some minutes, nothing is downloaded
-	mkdir -p build/bench
-	$(BIN)/python -m benchmarks.planner --short -o build/bench/planner.jsonl
-	$(BIN)/python -m benchmarks.online_sim --short -o build/bench/online_sim.jsonl
-	$(BIN)/python -m benchmarks.comparison --model unet_tiny --budgets 85% --time-limit 2 --no-measure -o build/bench
-	$(BIN)/python -m benchmarks.training --model unet --rounds 1 -o build/bench/training.jsonl
-	$(BIN)/python -m benchmarks.online --part training --program "resnet with batch norm" --rounds 1 --steps 1 \
-	  -o build/bench/online.jsonl
-	$(BIN)/python -m benchmarks.edge --offline --only four_branches --seconds 1 -o build/bench/edge_tflite.jsonl
-	$(BIN)/python -m benchmarks.edge.onnx_models --offline --only four_branches --seconds 1 \
-	  -o build/bench/edge_onnx.jsonl
-	$(BIN)/python -m benchmarks.edge.onnx_bands --offline --only four_branches --seconds 1 \
-	  -o build/bench/edge_onnx_bands.jsonl
-	$(BIN)/python -m benchmarks.edge.executorch_models --only four_branches --seconds 1 --repeats 1 \
-	  -o build/bench/edge_executorch.jsonl
-	$(BIN)/python -m benchmarks.pool --calls 100000 --rounds 1 -o build/bench/pool.jsonl
+bench: $(STAMP)-dev $(STAMP)-native ## a look at every benchmark, into build/bench: some minutes, nothing is downloaded
+	$(BIN)/python -m benchmarks --short --again $(BENCH_ARGS)
 
-bench-full: $(STAMP)-dev $(STAMP)-native ## all of it into benchmarks/results, then pages and README: hours, pip downloads models
-	$(BIN)/python -m benchmarks.training
-	$(BIN)/python -m benchmarks.training.bounds
-	$(BIN)/python -m benchmarks.training.matrix
-	$(BIN)/python -m benchmarks.comparison
-	$(BIN)/python -m benchmarks.planner
-	$(BIN)/python -m benchmarks.online_sim
-	$(BIN)/python -m benchmarks.online
-	$(BIN)/python -m benchmarks.edge
-	$(BIN)/python -m benchmarks.edge.bands
-	$(BIN)/python -m benchmarks.edge.onnx_models
-	$(BIN)/python -m benchmarks.edge.onnx_bands
-	$(BIN)/python -m benchmarks.edge.executorch_models
-	$(BIN)/python -m benchmarks.pool
-	for report in training.report comparison.report planner.report online_sim.report online.report readme; do \
-	  $(BIN)/python -m benchmarks.$$report || exit 1; \
-	done
+bench-full: $(STAMP)-dev $(STAMP)-native ## all of it, then pages and README from it: hours, pip downloads models; goes on
+	$(BIN)/python -m benchmarks --publish $(BENCH_ARGS)
 
 clean: ## remove build outputs and caches, keep .venv
 	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -2,6 +2,7 @@
 
     python tools/draw_readme_picture.py              measures, keeps what it measured, draws
     python tools/draw_readme_picture.py --redraw     draws what was measured before
+    python tools/draw_readme_picture.py -o FILE      measures, keeps it in that file, draws nothing
 
 Both curves are measured: while a step runs, a thread reads how many bytes the process holds from malloc.
 """
@@ -33,9 +34,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget", default="45%", help="as lowtide.compile takes it (default 45%%)")
     parser.add_argument("--redraw", action="store_true", help="measure nothing")
+    parser.add_argument("-o", "--output", type=Path, default=_MEASURED, metavar="FILE", help=f"default: {_MEASURED}")
     options = parser.parse_args()
     if not options.redraw:
-        _MEASURED.write_text(json.dumps(_measure(options.budget)) + "\n", encoding="utf-8")
+        options.output.write_text(json.dumps(_measure(options.budget)) + "\n", encoding="utf-8")
+    if options.output == _MEASURED:
+        _draw()
+
+
+def _draw() -> None:
     held_by_model = json.loads(_MEASURED.read_text(encoding="utf-8"))
     panels = [CurvesPanel(title=_MODELS[model], **held) for model, held in held_by_model.items()]
     _PICTURE.parent.mkdir(parents=True, exist_ok=True)

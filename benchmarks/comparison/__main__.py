@@ -33,8 +33,7 @@ def main() -> int:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     run = {
-        **describe_run(argparse.Namespace(threads=1, seed=0, rounds=3)),
-        "format": "lowtide.benchmark.comparison",
+        **describe_run(argparse.Namespace(threads=1, seed=0, rounds=3), "comparison"),
         "models": options.model or MODELS,
         "peers": options.peers,
         "is_measured": not options.no_measure,

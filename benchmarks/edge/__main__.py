@@ -21,7 +21,7 @@ def main() -> int:
     """Measure every model."""
     options = parser_of("python -m benchmarks.edge", __doc__, cache=CACHE, results=RESULTS, repeats=7).parse_args()
     packages = ("tflite-micro", "ai-edge-litert", "numpy")
-    write_rows(options, rows(options), (table,), kind="lowtide.benchmark.edge_tflite", packages=packages)
+    write_rows(options, rows(options), (table,), kind="edge_tflite", packages=packages)
     return 0
 
 

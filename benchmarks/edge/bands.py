@@ -28,7 +28,7 @@ def main() -> int:
     program = "python -m benchmarks.edge.bands"
     options = parser_of(program, __doc__, cache=CACHE, results=RESULTS, repeats=7).parse_args()
     packages = ("tflite-micro", "ai-edge-litert", "numpy")
-    write_rows(options, rows(options), (table,), kind="lowtide.benchmark.edge_bands", packages=packages)
+    write_rows(options, rows(options), (table,), kind="edge_bands", packages=packages)
     return 0
 
 

@@ -35,7 +35,7 @@ def main() -> int:
     cache = Path(tempfile.gettempdir())  # nothing is downloaded
     options = parser_of(program, __doc__, cache=cache, results=RESULTS, repeats=5).parse_args()
     packages = ("executorch", "torch", "numpy")
-    write_rows(options, rows(options), (table,), kind="lowtide.benchmark.edge_executorch", packages=packages)
+    write_rows(options, rows(options), (table,), kind="edge_executorch", packages=packages)
     return 0
 
 

@@ -33,7 +33,7 @@ def main() -> int:
     packages = ("onnx", "onnxruntime", "numpy")
     with tempfile.TemporaryDirectory() as folder:
         measured = rows(options, Path(folder))
-        write_rows(options, measured, (table,), kind="lowtide.benchmark.edge_onnx_bands", packages=packages)
+        write_rows(options, measured, (table,), kind="edge_onnx_bands", packages=packages)
     return 0
 
 

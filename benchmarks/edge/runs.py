@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
-import os
-import platform
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from benchmarks.machine import describe_run
 
 Row = dict[str, Any]
 Table = Callable[[Sequence[Row]], str]
@@ -49,7 +47,7 @@ def write_rows(
         options: As parsed.
         rows: The measurements.
         tables: Turn rows into Markdown.
-        kind: Name of the results' format.
+        kind: Of the results, as machine.describe_run takes it.
         packages: Whose versions matter.
     """
     written: list[Row] = []
@@ -82,18 +80,5 @@ def saved_percent(after: int, before: int) -> str:
 
 
 def _describe_run(options: argparse.Namespace, kind: str, packages: Sequence[str]) -> Row:
-    """What one must know to run it again."""
-    return {
-        "record": "run",
-        "format": kind,
-        "version": 1,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "num_cores": len(os.sched_getaffinity(0)),
-        "load_average_at_start": [round(load, 2) for load in os.getloadavg()],
-        "python": platform.python_version(),
-        "packages": {name: importlib.metadata.version(name) for name in packages},
-        "seconds": options.seconds,
-        "repeats": options.repeats,
-        "seed": options.seed,
-    }
+    run = describe_run(kind, packages=packages)
+    return {**run, "seconds": options.seconds, "repeats": options.repeats, "seed": options.seed}

@@ -42,7 +42,7 @@ def main() -> int:
             for record in records:
                 print(json.dumps(record), file=results, flush=True)
 
-        write({**describe_run(options), "format": "lowtide.benchmark.online", "steps_per_round": options.steps})
+        write({**describe_run(options, "online"), "steps_per_round": options.steps})
         if "endurance" in parts:
             write(run_endurance(num_steps=options.endurance_steps))
         if "tracking" in parts:

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import describe_run
 from benchmarks.online_sim.contenders import ABLATION_RATIOS, OPTIMUM_RATIOS, RATIOS, ablations, contenders
 from benchmarks.online_sim.latency import NUM_BLOCKS, latency_row, speed_row
 from benchmarks.online_sim.networks import NETWORKS, SHORT_NETWORKS, trace_of
@@ -57,7 +54,8 @@ def main() -> int:
 
 def rows_of_all(networks: tuple[str, ...] | list[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Every line of the result file."""
-    yield describe_run(options)
+    plans = {"planner": options.planner, "plan_seconds": options.plan_seconds}
+    yield {**describe_run("online-sim"), "thrash_limit": THRASH_LIMIT, **plans}
     for network in networks:
         trace = trace_of(network, options.traces)
         compiled = compile_trace(trace)
@@ -145,24 +143,6 @@ def describe_network(network: str, compiled: CompiledTrace) -> dict[str, Any]:
         "peak_bytes": compiled.peak_bytes,
         "floor_bytes": compiled.floor_bytes,
         "cost_model": compiled.cost_model,
-    }
-
-
-def describe_run(options: argparse.Namespace) -> dict[str, Any]:
-    """What one must know to run it again."""
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return {
-        "record": "run",
-        "format": "lowtide.benchmark.online-sim",
-        "version": 1,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip(),
-        "thrash_limit": THRASH_LIMIT,
-        "planner": options.planner,
-        "plan_seconds": options.plan_seconds,
-        "platform": platform.platform(),
-        "num_cpus": os.cpu_count(),
-        "load_average": os.getloadavg()[0],
     }
 
 

@@ -89,10 +89,9 @@ def measured(rows: Sequence[Row]) -> Iterable[str]:
     run = of(rows, "run")[0]
     yield "## How it was measured\n\n"
     yield (
-        f"- {run['platform']}, {run['num_cpus']} cores, started {run['started']}, load average "
-        f"{run['load_average']:.1f}, commit {run['commit'][:10]}. Simulations are deterministic: only search "
-        "times depend "
-        "on the machine, which did other work meanwhile.\n"
+        f"- {run['system']}, {run['num_cores']} cores, started {run['started']}, load average "
+        f"{run['load_average_at_start'][0]:.1f}, commit {run['commit'][:10]}. Simulations are deterministic: only "
+        "search times depend on the machine, which did other work meanwhile.\n"
         "- One training step of each network (forward, backward, SGD with momentum), recorded from eager "
         "PyTorch after two "
         "steps; costs by the recorder's model of bytes and FLOPs. r: budget = P + r · (peak - P), P = bytes "

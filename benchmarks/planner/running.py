@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import children_cpu_seconds, describe_run
 from benchmarks.planner.cells import BOUND, Cell, Outcome, outcome_from_dict
 from benchmarks.planner.parts import Folders
-from benchmarks.planner.results import FORMAT, VERSION, read_results
+from benchmarks.planner.results import VERSION, read_results
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("lowtide", "numpy", "highspy", "ortools", "torch", "transformers")
@@ -65,7 +61,7 @@ def run_cells(
                 log(f"{most_cpu_seconds:.0f} CPU seconds are spent: call again to go on")
                 break
             if num_measured == 0:
-                _append(file, describe_run())
+                _append(file, describe_run("planner", packages=_PACKAGES, version=VERSION))
             outcome = measure(cell, folders.of(cell.part))
             _append(file, {"record": "cell", "cell": cell.as_dict(), "outcome": asdict(outcome)})
             known[cell] = outcome
@@ -114,29 +110,6 @@ def describe_cell(cell: Cell, outcome: Outcome) -> str:
     )
 
 
-def describe_run() -> dict[str, Any]:
-    """What one must know to run it again: machine, load, versions."""
-    return {
-        "record": "run",
-        "format": FORMAT,
-        "version": VERSION,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "processor": _processor(),
-        "num_cores": len(os.sched_getaffinity(0)),
-        "load_average_at_start": [round(load, 2) for load in os.getloadavg()],
-        "python": platform.python_version(),
-        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
-    }
-
-
-def children_cpu_seconds() -> float:
-    """CPU time of all processes that this one has started and that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def _without_seconds(cell: Cell) -> Cell:
     return replace(cell, seconds=0.0)
 
@@ -144,25 +117,3 @@ def _without_seconds(cell: Cell) -> Cell:
 def _append(file: Any, record: dict[str, Any]) -> None:
     file.write(json.dumps(record) + "\n")
     file.flush()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=_ROOT, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
-
-
-def _processor() -> str:
-    information = Path("/proc/cpuinfo")
-    for line in information.read_text(encoding="utf-8").splitlines() if information.is_file() else ():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"

@@ -9,17 +9,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import describe_run
 from lowtide.pool.native import NativePool
 from lowtide.pool.reference import ReferencePool
 
@@ -42,7 +41,7 @@ def main() -> int:
         rows.append(python_row(NativePool, num_blocks, num_calls=40_000))
         if num_blocks <= LARGEST_REFERENCE:
             rows.append(python_row(ReferencePool, num_blocks, num_calls=1_000))
-    lines = [describe_run(options), *rows]
+    lines = [{**describe_run("pool"), "num_rounds": options.rounds}, *rows]
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     print(table(rows))
@@ -91,21 +90,6 @@ def python_row(make: type[NativePool] | type[ReferencePool], num_blocks: int, *,
         "num_blocks": len(pool.blocks()),
         "num_calls": num_calls,
         "cpu_ns_per_call": round(1e9 * seconds / num_calls, 1),
-    }
-
-
-def describe_run(options: argparse.Namespace) -> dict[str, Any]:
-    """What one must know to run it again."""
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return {
-        "record": "run",
-        "format": "lowtide.benchmark.pool",
-        "version": 1,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip(),
-        "num_rounds": options.rounds,
-        "platform": platform.platform(),
-        "num_cpus": os.cpu_count(),
     }
 
 

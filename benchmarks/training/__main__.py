@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import sys
 import time
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks import machine
 from lowtide.measure import measure_in_subprocess
 
 MODELS = ("unet", "resnet50_like", "gpt2", "bert", "swin")
@@ -50,44 +46,16 @@ def main() -> int:
     return 0
 
 
-def describe_run(options: argparse.Namespace) -> dict[str, Any]:
-    """What one must know to run it again: machine, versions, threads, seed."""
+def describe_run(options: argparse.Namespace, kind: str = "training") -> dict[str, Any]:
+    """What one must know to run it again; of whoever trains as this benchmark does."""
     return {
-        "record": "run",
-        "format": "lowtide.benchmark.training",
-        "version": 1,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "processor": _processor(),
-        "num_cores": len(os.sched_getaffinity(0)),
-        "load_average_at_start": [round(load, 2) for load in os.getloadavg()],
-        "python": platform.python_version(),
-        "packages": {package: metadata.version(package) for package in _PACKAGES},
+        **machine.describe_run(kind, packages=_PACKAGES),
         "num_threads": options.threads,
         "seed": options.seed,
         "num_rounds": options.rounds,
         "optimizer": "sgd, momentum 0.9",
         "dtype": "float32",
     }
-
-
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or "unknown"
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """``python -m benchmarks.training.matrix``: models, optimizers, dtypes, dropouts, budgets against eager, as JSON lines.
 
 Says for each combination whether all bits of three steps equal eager's, and how far the measured peak is from the plan.
+A combination that the file has is replaced, all others in it are kept.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from lowtide.ir.serde.files import write_atomically
 from lowtide.measure.errors import ChildFailed
 from lowtide.measure.torch_training import TrainingResult, TrainingRun, compare_results, measure_training
 
@@ -25,7 +27,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"gpt2-24": ("gpt2", {"depth":
 """Measured where asked for: a model of `lowtide.models`, and its options."""
 DROPOUT_OPTION_BY_MODEL = {"gpt2": "dropout_p", "bert": "dropout_p", "swin": "drop_path_p"}
 """What the probability is called where a model leaves something out at random by default; swin: whole branches."""
-RESULTS = Path(__file__).parents[1] / "results" / "raw" / "training_matrix.jsonl"
+RESULTS = Path(__file__).parents[1] / "results" / "training_matrix.jsonl"
+_KEY = ("model", "optimizer", "dtype", "dropout", "percent", "planner")
 
 
 def report_compilation() -> dict[str, Any]:
@@ -59,23 +62,33 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, default=RESULTS, metavar="FILE", help=f"default: {RESULTS}")
     options = parser.parse_args()
     options.output.parent.mkdir(parents=True, exist_ok=True)
+    records = _read(options.output)
     is_good = True
-    with options.output.open("w", encoding="utf-8") as output:
-        for record in measure_matrix(
-            models=options.model or MODELS,
-            optimizers=options.optimizer or OPTIMIZERS,
-            dtypes=options.dtype or DTYPES,
-            percents=options.percent or PERCENTS,
-            dropouts=options.dropout or (None,),
-            planner=options.planner,
-            time_limit_seconds=options.time_limit,
-        ):
-            output.write(json.dumps(record) + "\n")
-            output.flush()
-            print(_line(record), file=sys.stderr)
-            is_good &= "error" in record or (record["num_different"] == 0 and record["is_within_budget"])
+    for record in measure_matrix(
+        models=options.model or MODELS,
+        optimizers=options.optimizer or OPTIMIZERS,
+        dtypes=options.dtype or DTYPES,
+        percents=options.percent or PERCENTS,
+        dropouts=options.dropout or (None,),
+        planner=options.planner,
+        time_limit_seconds=options.time_limit,
+    ):
+        records[_key(record)] = record
+        write_atomically(options.output, (json.dumps(kept) + "\n" for kept in records.values()))
+        print(_line(record), file=sys.stderr)
+        is_good &= "error" in record or (record["num_different"] == 0 and record["is_within_budget"])
     print(options.output)
     return 0 if is_good else 1
+
+
+def _read(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return {_key(record): record for record in map(json.loads, lines)}
+
+
+def _key(record: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells combinations apart. Records that name no planner are of the time when all were greedy's."""
+    return tuple({"planner": "greedy", **record}.get(name) for name in _KEY)
 
 
 def _probability(text: str) -> float:
