@@ -1,4 +1,4 @@
-"""``python -m benchmarks.readme``: README's figures of eager training and of edge models, from the result files alone.
+"""``python -m benchmarks.readme``: README's figures of bits, eager training and edge models, from the results alone.
 
 With ``--check`` nothing is written; exit code 1 if README does not say what the results do. (The figures of compiled
 training are written by ``python -m benchmarks.training.report``.)
@@ -15,9 +15,10 @@ from statistics import mean, median
 from typing import Any
 
 from benchmarks.marked import replace_marked
+from benchmarks.training.matrix_report import describe
 from lowtide.units import format_bytes
 
-__all__ = ["main", "render_edge", "render_online"]
+__all__ = ["main", "render_edge", "render_matrix", "render_online"]
 
 _ROOT = Path(__file__).parents[1]
 _RESULTS = _ROOT / "benchmarks" / "results"
@@ -31,12 +32,13 @@ Record = Mapping[str, Any]
 
 
 def main() -> int:
-    """Write README's two blocks, or check them."""
+    """Write README's three blocks, or check them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if README is not up to date")
     options = parser.parse_args()
     before = _README.read_text(encoding="utf-8")
-    after = replace_marked(before, "online", render_online(_read("online.jsonl")))
+    after = replace_marked(before, "matrix", render_matrix(_read("training_matrix.jsonl")))
+    after = replace_marked(after, "online", render_online(_read("online.jsonl")))
     edge = (_read(f"edge_{runtime}.jsonl") for runtime in ("tflite", "onnx", "executorch"))
     after = replace_marked(after, "edge", render_edge(*edge))
     if options.check:
@@ -45,6 +47,21 @@ def main() -> int:
         return int(after != before)
     _README.write_text(after, encoding="utf-8")
     return 0
+
+
+def render_matrix(records: Sequence[Record]) -> str:
+    """Whether it is the same to the bit, in a paragraph."""
+
+    def all_of(name: str) -> str:
+        return ", ".join(sorted({str(record[name]) for record in records}))
+
+    percents = [record["percent"] for record in records]
+    return (
+        f"{describe(records)} Models: {all_of('model')}; optimizers: {all_of('optimizer')}; types: {all_of('dtype')}; "
+        f"budgets: {max(percents)} to {min(percents)} % of the plain peak. Reproduce: "
+        "`python -m benchmarks.training.matrix`; all of them: "
+        "[docs/benchmarks.md](docs/benchmarks.md#benchmarks-bits-and-peaks).\n"
+    )
 
 
 def render_online(records: Sequence[Record]) -> str:

@@ -152,6 +152,7 @@ PARTS: tuple[Part, ...] = (
 
 PAGES: tuple[Command, ...] = (
     _module("training.report"),
+    _module("training.matrix_report"),
     _module("comparison.report"),
     _module("planner.report"),
     _module("online_sim.report"),

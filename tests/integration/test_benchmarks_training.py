@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.training.matrix_report import render_section
 
 ROOT = Path(__file__).parents[2]
 
@@ -149,3 +150,48 @@ def test_readme_block(tmp_path: Path) -> None:
         "| 50.0 MiB, ×1.40, bits differ | 50.0 MiB, ×1.10 |"
     ) in block
     assert "2 of 2 lowtide runs are equal to plain PyTorch to the bit" in block
+
+
+def matrix_record(**different: object) -> dict[str, object]:
+    record = {"model": "unet", "optimizer": "sgd", "dtype": "float32", "dropout": None, "percent": 60}
+    figures = {"num_different": 0, "num_compared": 10, "is_within_budget": True}
+    return {**record, **figures, "planned_peak_bytes": 1024, "peak_bytes": 2048, **different}
+
+
+def test_matrix_page_says_what_differs_and_what_is_over() -> None:
+    records = [
+        matrix_record(),
+        matrix_record(optimizer="adamw", num_different=3, is_within_budget=False, peak_bytes=512),
+        matrix_record(planner="search", percent=40, dropout=0.1),
+        matrix_record(model="bert", error="no plan"),
+    ]
+    section = render_section(records)
+    assert "of 30 losses, gradients" in section
+    assert " 3 differ in a bit, and 2 of 3 trainings stay within their budget." in section
+    assert "| U-Net (GroupNorm) | `greedy` | sgd, adamw | float32 | own | 60 % | 2 | 20 | 3 | 1 of 2 |" in section
+    assert "| -512 B to 1.00 KiB |" in section
+    assert "| U-Net (GroupNorm) | `search` | sgd | float32 | 0.1 | 40 % | 1 | 10 | 0 | 1 of 1 |" in section
+    assert "- BERT, 6 layers, sgd, float32, 60 %: no plan" in section
+
+
+def test_matrix_page_is_that_of_the_result_file() -> None:
+    done = run_module("benchmarks.training.matrix_report", "--check")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_matrix_keeps_what_it_does_not_measure(tmp_path: Path) -> None:
+    output = tmp_path / "matrix.jsonl"
+    kept, replaced = matrix_record(), matrix_record(model="gpt2-24", percent=101)
+    output.write_text("".join(json.dumps(record) + "\n" for record in (kept, replaced)), encoding="utf-8")
+    choice = ("--model", "gpt2-24", "--optimizer", "sgd", "--dtype", "float32", "--percent", "101")
+    command = "import sys; from benchmarks.training import matrix; matrix.VARIANTS['gpt2-24'] = ('gpt2_tiny', {}); "
+    command += f"sys.argv[1:] = {[*choice, '-o', str(output)]!r}; raise SystemExit(matrix.main())"
+    done = subprocess.run(
+        [sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    assert first == kept
+    assert (second["model"], second["planner"], second["num_different"]) == ("gpt2-24", "greedy", 0)
+    assert second["num_compared"] > 10
