@@ -8,7 +8,16 @@ from lowtide.cli.output import print_facts, print_table, print_text
 from lowtide.comparison.comparing import Comparison
 from lowtide.comparison.judging import JudgedRow
 from lowtide.comparison.rows import EAGER, Kind, Outcome
-from lowtide.comparison.words import MEASURED_HEADER, MODELLED_HEADER, Block, blocks_of, cells_of, front_of, title_of
+from lowtide.comparison.words import (
+    MEASURED_HEADER,
+    MODELLED_HEADER,
+    Block,
+    blocks_of,
+    cells_of,
+    front_of,
+    remarks_on,
+    title_of,
+)
 from lowtide.units import format_bytes
 
 __all__ = ["print_comparison"]
@@ -46,8 +55,8 @@ def print_comparison(comparison: Comparison) -> None:
         print_text(_ABOUT_MEASURED)
     if not comparison.is_complete:
         print_text("Stopped early: the same command goes on where -o FILE has kept the rows.")
-    for note in comparison.notes:
-        print_text(f"{note[:1].upper()}{note[1:]}.")
+    for remark in remarks_on(comparison):
+        print_text(remark)
 
 
 def _facts(comparison: Comparison) -> list[tuple[str, str]]:

@@ -33,6 +33,7 @@ class JudgedRow:
         row: The row.
         outcome: Its own, or ``optimal`` where somebody else's bound proves it.
         bound_duration: The best that any row proves for plans like this one within its budget, or None.
+        proven_order: Of an optimal row: among plans of which order nobody is faster, as in ``Scope.order``; else None.
         is_on_front: Whether nobody of its sort is better in memory or time and no worse in the other.
         is_bit_equal: Whether a training computed what eager computes, to the bit; None where that is not known.
     """
@@ -40,6 +41,7 @@ class JudgedRow:
     row: Row
     outcome: Outcome
     bound_duration: int | None
+    proven_order: str | None
     is_on_front: bool
     is_bit_equal: bool | None
 
@@ -102,13 +104,16 @@ def judge(rows: Sequence[Row]) -> tuple[JudgedRow, ...]:
     eager_bits = next((row.bits for row in rows if row.cell.kind.is_measured and row.cell.method == EAGER), None)
     judged = []
     for row in rows:
-        bound = _bound_for(row, rows)
+        bounds = _bounds_for(row, rows)
+        bound = max((duration for _, duration in bounds), default=None)
         is_proven = row.outcome is Outcome.FEASIBLE and row.duration is not None and row.duration == bound
+        outcome = Outcome.OPTIMAL if is_proven else row.outcome
         judged.append(
             JudgedRow(
                 row=row,
-                outcome=Outcome.OPTIMAL if is_proven else row.outcome,
+                outcome=outcome,
                 bound_duration=bound,
+                proven_order=_widest_order(row, bounds) if outcome is Outcome.OPTIMAL else None,
                 is_on_front=row.cell.key in front,
                 is_bit_equal=None if row.bits is None or eager_bits is None else row.bits == eager_bits,
             )
@@ -130,13 +135,13 @@ def _point(row: Row) -> tuple[int, int]:
     return row.needed_bytes or 0, row.duration or 0
 
 
-def _bound_for(row: Row, rows: Iterable[Row]) -> int | None:
-    """The highest bound that holds for plans like this row's within its budget."""
+def _bounds_for(row: Row, rows: Iterable[Row]) -> list[tuple[Scope, int]]:
+    """The bounds that hold for plans like this row's within its budget."""
     if row.cell.kind in (Kind.PLAIN, Kind.MEASURED) or row.outcome is Outcome.INFEASIBLE:
-        return None
+        return []
     scope = row.scope or _FIXED
-    bounds = [
-        other.lower_bound_duration
+    return [
+        (other.scope, other.lower_bound_duration)
         for other in rows
         if other.lower_bound_duration is not None
         and not other.cell.kind.is_measured
@@ -144,7 +149,12 @@ def _bound_for(row: Row, rows: Iterable[Row]) -> int | None:
         and other.scope is not None
         and _holds_in(other.scope, scope)
     ]
-    return max(bounds, default=None)
+
+
+def _widest_order(row: Row, bounds: Iterable[tuple[Scope, int]]) -> str | None:
+    """The widest order of the bounds that a row meets: what is proven for any order says most."""
+    met = [scope.order for scope, duration in bounds if duration == row.duration]
+    return max(met, key=_WIDTH_BY_ORDER.__getitem__, default=None if row.scope is None else row.scope.order)
 
 
 def _holds_in(proven: Scope, wanted: Scope) -> bool:

@@ -104,7 +104,7 @@ def choose_options(
         InputError: Somebody is not known or named twice, or an option is wrong.
     """
     check_limits(time_limit_seconds=time_limit_seconds, seed=seed)
-    names, notes = _default_planners(num_nodes) if planners is None else (planners, ())
+    names, notes = _default_planners(num_nodes, time_limit_seconds) if planners is None else (planners, ())
     all_planners = tuple(names) == (ALL,)
     all_policies = policies is None or tuple(policies) == (ALL,)
     chosen_policies: Sequence[str | Policy] = tuple(POLICIES) if all_policies else tuple(policies or ())
@@ -129,7 +129,7 @@ def choose_options(
     )
 
 
-def _default_planners(num_nodes: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _default_planners(num_nodes: int | None, time_limit_seconds: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Those that suit a graph of that size and are installed, and who was left out."""
     chosen, slow, missing = [], [], []
     has_ortools = importlib.util.find_spec("ortools") is not None
@@ -142,9 +142,15 @@ def _default_planners(num_nodes: int | None) -> tuple[tuple[str, ...], tuple[str
             chosen.append(name)
     notes = []
     if slow:
-        notes.append(f"left out: {', '.join(slow)}, which {num_nodes:,} nodes would take minutes (--planners all)")
+        notes.append(
+            f"left out: planners {', '.join(slow)}; a graph of {num_nodes:,} nodes takes them minutes, and each has "
+            f"{time_limit_seconds:g} s here. --planners all --time-limit 300 asks them, too"
+        )
     if missing:
-        notes.append(f"left out: {', '.join(missing)}, as their solver is not here (pip install 'lowtide[exact]')")
+        notes.append(
+            f"left out: planners {', '.join(missing)}; their solver is not installed. pip install 'lowtide[exact]' "
+            "brings it"
+        )
     return tuple(chosen), tuple(notes)
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "cells_of",
     "front_of",
     "percent_words",
+    "remarks_on",
     "title_of",
 ]
 
@@ -26,6 +27,10 @@ MODELLED_HEADER = ("", "method", "status", "memory", "of plain", "TDI", "gap", "
 MEASURED_HEADER = ("", "method", "status", "peak", "of eager", "time", "bits", "took")
 
 
+_STATUS_BY_PROVEN_ORDER = {"fixed": "optimal in order", "staged": "optimal, staged"}
+_ABOUT_ORDER = (
+    "Optimal in order: proven that no plan in the graph's given order is faster; one in another order may be."
+)
 _ARTICLE_BY_ORDER = {"given order": "the given order", "any order": "any order"}
 
 
@@ -109,13 +114,21 @@ def cells_of(judged: JudgedRow) -> tuple[str, ...]:
     return (
         "●" if judged.is_on_front else "",
         row.cell.method,
-        str(judged.outcome),
+        _STATUS_BY_PROVEN_ORDER.get(judged.proven_order or "", str(judged.outcome)),
         "" if row.needed_bytes is None else format_bytes(row.needed_bytes),
         share,
         "" if row.increase_percent is None else percent_words(row.increase_percent),
         _bits_words(judged) if is_measured else _gap_words(judged.gap_points),
         f"{row.seconds:.1f} s",
     )
+
+
+def remarks_on(comparison: Comparison) -> list[str]:
+    """What a reader of its tables has to know, beside what the columns are."""
+    remarks = [f"{note[:1].upper()}{note[1:]}." for note in comparison.notes]
+    if any(row.proven_order == "fixed" for row in comparison.rows):
+        remarks.insert(0, _ABOUT_ORDER)
+    return remarks
 
 
 def percent_words(percent: float) -> str:

@@ -14,6 +14,7 @@ from lowtide.comparison.words import (
     blocks_of,
     cells_of,
     percent_words,
+    remarks_on,
     title_of,
 )
 from lowtide.reports.comparison_picture import Group, Picture, pictures_of
@@ -51,7 +52,7 @@ def html_of_comparison(comparison: Comparison) -> str:
             *map(_plot_section, pictures),
             *map(_block_section, blocks),
             "</main>",
-            footer(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes),
+            footer(remarks_on(comparison)),
         ]
     )
     return document(comparison.name or "comparison", body, comparison_document(pictures))

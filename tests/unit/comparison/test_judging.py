@@ -8,6 +8,7 @@ import pytest
 
 from lowtide.comparison.judging import JudgedRow, judge
 from lowtide.comparison.rows import Kind, Outcome, Row
+from lowtide.comparison.words import cells_of
 from lowtide.ir import Scope
 
 MakeRow = Callable[..., Row]
@@ -97,6 +98,26 @@ def test_a_plan_that_meets_a_bound_of_somebody_else_is_optimal(make_row: MakeRow
     rows = [bound(make_row, 1005, scope=Scope()), make_row("greedy", 60, 1005, scope=Scope())]
     assert judged(rows, "greedy").outcome is Outcome.OPTIMAL
     assert judged(rows, "greedy").gap_points == 0
+
+
+def test_an_optimal_row_says_of_which_order(make_row: MakeRow) -> None:
+    """greedy and search need the same time; only of plans in the given order is it proven that none needs less."""
+    rows = [
+        bound(make_row, 1002, scope=FREE),
+        bound(make_row, 1005, scope=Scope()),
+        make_row("greedy", 60, 1005, scope=Scope()),
+        make_row("search", 60, 1005, scope=FREE),
+        make_row("moccasin", 60, 1006, scope=STAGED, lower_bound_duration=1006, outcome=Outcome.OPTIMAL),
+    ]
+    found = {row.row.cell.method: (cells_of(row)[2], row.proven_order) for row in judge(rows)[2:]}
+    assert found == {
+        "greedy": ("optimal in order", "fixed"),
+        "search": ("feasible", None),
+        "moccasin": ("optimal, staged", "staged"),
+    }
+    assert cells_of(judged(rows, "search"))[6] == "0.30"
+    rows[0] = bound(make_row, 1005, scope=FREE)
+    assert [cells_of(row)[2] for row in judge(rows)[2:4]] == ["optimal", "optimal"]
 
 
 def test_bits_are_compared_with_those_of_eager(make_row: MakeRow) -> None:

@@ -107,6 +107,13 @@ def test_the_scale_is_even_near_nothing_and_logarithmic_beyond() -> None:
     assert list(ticks_between(height_of(-1.5), height_of(7)).values()) == ["-1 %", "0 %", "1 %", "2 %", "5 %"]
 
 
+def test_the_page_says_how_far_proofs_go() -> None:
+    text = html_of_comparison(comparison())
+    assert ["●", "exact", "optimal in order"] in [cells[:3] for cells in Page(text).rows]
+    assert "<p>Optimal in order: proven that no plan in the graph&#x27;s given order is faster" in text
+    assert "<p>Moccasin: left out.</p>" in text
+
+
 def test_points_front_and_bound() -> None:
     (picture,) = pictures_of(comparison())
     assert [point.texts[0] for point in picture.points if point.group is Group.OTHERS] == ["coop", "coop"]
