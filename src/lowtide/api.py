@@ -14,27 +14,27 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lowtide.errors import InfeasibleBudget, InputError, MissingDependency, NoPlanFound
-from lowtide.ir import Graph, Plan, PlanResult, Status, Trace
+from lowtide.errors import InputError, MissingDependency
+from lowtide.ir import Graph, Plan, PlanResult, Trace
 from lowtide.layouts.protocol import Layouter
 from lowtide.planners.protocol import Planner
 from lowtide.planning.addresses import AUTO_LAYOUT, choose_layouter
 from lowtide.planning.analysis import Analysis, AnalysisPoint, Holding, analyze_graph, holdings_at_peak
+from lowtide.planning.compiled import planning_for_compile
 from lowtide.planning.facts import gather_facts, read_budget
 from lowtide.planning.failures import PlannerFailed
 from lowtide.planning.options import (
     ProgressCallback,
     StopCallback,
     build_request,
-    check_limits,
     choose_planner,
     searched_order,
 )
-from lowtide.planning.search import Attempt, Search
+from lowtide.planning.required import require_plan
+from lowtide.planning.search import Search
 from lowtide.planning.words import explain_missing_plan, log_result
 from lowtide.policies.protocol import Policy
 from lowtide.referee import VerifiedPlan, check_plan
@@ -68,11 +68,6 @@ __all__ = [
     "sweep",
     "verify",
 ]
-
-
-_QUICK_PLANNER, _THOROUGH_PLANNER = "greedy", "search"
-_MOST_SECONDS_TO_PLAN_AGAIN = 4.0
-_MOST_SECONDS_TO_NAME = 6.0  # a budget that works, where none was found for the one that is wanted
 
 
 def plan(
@@ -219,33 +214,6 @@ def verify(graph: Graph, plan: Plan, *, budget: Budget | None = None, keep_order
         return check_plan(graph, plan, keep_order=keep_order)
     budget_bytes = read_budget(gather_facts(graph), budget)
     return check_plan(graph, plan, budget_bytes=budget_bytes, keep_order=keep_order)
-
-
-def require_plan(result: PlanResult, graph: Graph) -> VerifiedPlan:
-    """Take the plan of a result, or raise why there is none.
-
-    Args:
-        result: What ``plan`` returned.
-        graph: The graph it was planned for.
-
-    Returns:
-        The plan, checked once more.
-
-    Raises:
-        InfeasibleBudget: No plan within the scope fits, proven.
-        NoPlanFound: None was found.
-        PlanRejected: The result is not one for this graph.
-    """
-    if result.plan is not None:
-        return check_plan(graph, result.plan)
-    kind = InfeasibleBudget if result.status is Status.INFEASIBLE else NoPlanFound
-    raise kind(
-        explain_missing_plan(result),
-        budget_bytes=result.budget_bytes,
-        bottleneck_node=result.bottleneck_node,
-        largest_working_set_bytes=result.largest_working_set_bytes,
-        smallest_known_peak_bytes=result.smallest_known_peak_bytes,
-    )
 
 
 def simulate(
@@ -518,7 +486,7 @@ def compile(  # noqa: A001 - the name users know from torch.compile
         raise _as_missing_torch(error, needed_for="lowtide.compile") from error
     options = torch_backend.read_options(
         {"budget": budget, "counts": counts, "costs": costs},
-        plan_graph=_planning(choose_planner(planner), time_limit_seconds=time_limit_seconds, seed=seed),
+        plan_graph=planning_for_compile(choose_planner(planner), time_limit_seconds=time_limit_seconds, seed=seed),
         optimizer=optimizer,
     )
     return torch_backend.compile_in_place(model, options)
@@ -540,74 +508,12 @@ def dynamo_backend(module: Any, example_inputs: Sequence[Any], options: Mapping[
     """
     from lowtide.emit import torch_backend
 
-    planning = _planning(choose_planner("greedy"), time_limit_seconds=20.0, seed=0)
+    planning = planning_for_compile(choose_planner("greedy"), time_limit_seconds=20.0, seed=0)
     try:
         chosen = torch_backend.read_options(options or {}, plan_graph=planning)
     except InputError as error:
         return torch_backend.raiser(error)
     return torch_backend.dynamo_backend(module, example_inputs, options=chosen)
-
-
-def _planning(
-    planner: Planner, *, time_limit_seconds: float | None, seed: int
-) -> Callable[[Graph, int], tuple[PlanResult, VerifiedPlan]]:
-    """Planning as a compiled model needs it: a plan for bytes of its graph, or the error that says why not."""
-    check_limits(time_limit_seconds=time_limit_seconds, seed=seed)
-
-    def plan_graph(graph: Graph, budget_bytes: int) -> tuple[PlanResult, VerifiedPlan]:
-        started = time.perf_counter()
-        facts = gather_facts(graph)
-        request = build_request(
-            graph,
-            max_copies=None,
-            seed=seed,
-            threads=None,
-            time_limit_seconds=time_limit_seconds,
-            on_progress=None,
-            should_stop=None,
-        )
-        search = Search(facts, planner, request, keep_order=False, bound=False, started=started)
-        attempt = search.attempt(max(budget_bytes, 1))
-        if not attempt.fits and planner.name == _QUICK_PLANNER and not search.is_over:
-            search, attempt = _ask_thoroughly(search, attempt)
-        result = search.result(search.with_known_budget(attempt))
-        return result, require_plan(result, graph)
-
-    return plan_graph
-
-
-def _ask_thoroughly(search: Search, attempt: Attempt) -> tuple[Search, Attempt]:
-    """Where the quick planner has no plan, ask the thorough one, also for the smallest budget that works.
-
-    It gets seconds of its own, as a refusal ends the program that waits; but no more than a time limit leaves.
-    """
-    limit = search.request.time_limit_seconds
-
-    def within(seconds: float) -> Search:
-        now = time.perf_counter()
-        left = seconds if limit is None else min(seconds, max(0.0, limit - (now - search.started)))
-        request = replace(search.request, time_limit_seconds=left)
-        return replace(search, planner=choose_planner(_THOROUGH_PLANNER), request=request, started=now)
-
-    again = within(_MOST_SECONDS_TO_PLAN_AGAIN).attempt(attempt.budget_bytes)
-    keeps_proof = attempt.status is not Status.INFEASIBLE or again.status is Status.INFEASIBLE
-    if again.fits or (keeps_proof and again.needed_bytes < attempt.needed_bytes):
-        attempt = again
-    thorough, quick = within(_MOST_SECONDS_TO_NAME), replace(within(_MOST_SECONDS_TO_NAME), planner=search.planner)
-    known = quick.with_known_budget(attempt, most_seconds=_MOST_SECONDS_TO_NAME, other=thorough)
-    return replace(thorough, started=search.started), known
-
-
-def _check_type(name: str, given: object, kind: type | tuple[type, ...], wanted: str) -> None:
-    if not isinstance(given, kind):
-        raise InputError(f"{name} is of type {type(given).__name__}: give {wanted}")
-
-
-def _as_missing_torch(error: ModuleNotFoundError, *, needed_for: str) -> Exception:
-    """The error for a missing torch; any other missing module is passed on as it is."""
-    if error.name is not None and error.name.split(".")[0] == "torch":
-        return MissingDependency("torch", extra="torch", needed_for=needed_for)
-    return error
 
 
 def budget(
@@ -664,3 +570,15 @@ def budget(
         records_trace=records_trace,
     )
     return Session(budget, options=options)
+
+
+def _check_type(name: str, given: object, kind: type | tuple[type, ...], wanted: str) -> None:
+    if not isinstance(given, kind):
+        raise InputError(f"{name} is of type {type(given).__name__}: give {wanted}")
+
+
+def _as_missing_torch(error: ModuleNotFoundError, *, needed_for: str) -> Exception:
+    """The error for a missing torch; any other missing module is passed on as it is."""
+    if error.name is not None and error.name.split(".")[0] == "torch":
+        return MissingDependency("torch", extra="torch", needed_for=needed_for)
+    return error

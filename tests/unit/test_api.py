@@ -27,6 +27,7 @@ from lowtide.ir import Graph, Incumbent, Input, Node, Scope, Status, Value
 from lowtide.ir.sequence import baseline_steps, steps_from_sequence
 from lowtide.planners.bounds import best_bound
 from lowtide.planners.protocol import PlanRequest, Proposal
+from lowtide.planning.compiled import planning_for_compile
 
 KIB = 1024
 
@@ -576,31 +577,6 @@ def test_verify_refuses_a_plan_of_another_graph_and_a_smaller_budget() -> None:
         api.verify(four_nodes(scale=2), plan)
 
 
-def test_a_compiled_model_is_planned_thoroughly_where_the_quick_planner_has_nothing() -> None:
-    nothing = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None), name="greedy")
-    result, verified = api._planning(nothing, time_limit_seconds=5.0, seed=0)(four_nodes(), 17)
-    assert (result.planner, verified.plan.peak_bytes, verified.plan.duration) == ("search", 17, 5)
-    by_name = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None), name="mine")
-    with pytest.raises(NoPlanFound, match="'mine'"):
-        api._planning(by_name, time_limit_seconds=5.0, seed=0)(four_nodes(), 17)
-
-
-def test_the_thorough_planner_gets_no_more_than_the_time_limit_leaves() -> None:
-    def late(_: PlanRequest) -> Proposal:
-        time.sleep(0.3)
-        return Proposal(Status.TIMEOUT, None)
-
-    with pytest.raises(NoPlanFound, match="'greedy'"):
-        api._planning(FakePlanner(late, name="greedy"), time_limit_seconds=0.2, seed=0)(four_nodes(), 17)
-
-
-def test_a_refusal_names_what_the_thorough_planner_finds() -> None:
-    nothing = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None), name="greedy")
-    with pytest.raises(InfeasibleBudget) as caught:
-        api._planning(nothing, time_limit_seconds=5.0, seed=0)(four_nodes(), 1)
-    assert caught.value.smallest_known_peak_bytes == 17
-
-
 def test_analyze_says_what_holds_the_peak_and_how_low_it_goes() -> None:
     analysis = api.analyze(four_nodes(), planner=FakePlanner(recomputing))
     assert (analysis.baseline_peak_bytes, analysis.peak_node) == (24, "c")
@@ -654,3 +630,31 @@ def test_public_names_resolve_and_are_sorted() -> None:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'lowtide' has no attribute 'plann'"):
         lowtide.plann  # type: ignore[attr-defined]  # noqa: B018
+
+
+# ------------------------------------------------------------------------------------------------ for compiled models
+
+
+def test_a_compiled_model_is_planned_thoroughly_where_the_quick_planner_has_nothing() -> None:
+    nothing = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None), name="greedy")
+    result, verified = planning_for_compile(nothing, time_limit_seconds=5.0, seed=0)(four_nodes(), 17)
+    assert (result.planner, verified.plan.peak_bytes, verified.plan.duration) == ("search", 17, 5)
+    by_name = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None), name="mine")
+    with pytest.raises(NoPlanFound, match="'mine'"):
+        planning_for_compile(by_name, time_limit_seconds=5.0, seed=0)(four_nodes(), 17)
+
+
+def test_the_thorough_planner_gets_no_more_than_the_time_limit_leaves() -> None:
+    def late(_: PlanRequest) -> Proposal:
+        time.sleep(0.3)
+        return Proposal(Status.TIMEOUT, None)
+
+    with pytest.raises(NoPlanFound, match="'greedy'"):
+        planning_for_compile(FakePlanner(late, name="greedy"), time_limit_seconds=0.2, seed=0)(four_nodes(), 17)
+
+
+def test_a_refusal_names_what_the_thorough_planner_finds() -> None:
+    nothing = FakePlanner(lambda _: Proposal(Status.TIMEOUT, None), name="greedy")
+    with pytest.raises(InfeasibleBudget) as caught:
+        planning_for_compile(nothing, time_limit_seconds=5.0, seed=0)(four_nodes(), 1)
+    assert caught.value.smallest_known_peak_bytes == 17
