@@ -10,7 +10,7 @@ import typer
 
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import StdoutKeptClean, check_writable, count_of, print_facts
-from lowtide.cli.sources import capture_target
+from lowtide.cli.targets import capture_target
 from lowtide.ir.serde import save_graph
 from lowtide.referee import baseline
 from lowtide.units import format_bytes
@@ -29,7 +29,8 @@ def capture(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="pkg.module:function", help="A function that returns (model, example_inputs[, loss_function])."
+            metavar="pkg.module:function",
+            help="A function that returns (model, example_inputs[, loss_function]), or model:NAME of lowtide.models.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the graph here.")],

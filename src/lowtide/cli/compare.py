@@ -16,12 +16,11 @@ from lowtide.cli.progress import Interruption
 from lowtide.cli.sources import (
     DIM_HELP,
     SOURCE_HELP,
-    add_working_folder_to_path,
     is_existing,
     is_onnx,
-    is_target,
     load_source,
 )
+from lowtide.cli.targets import add_working_folder_to_path, full_name, is_target
 from lowtide.comparison.comparing import Comparison, compare_graph
 from lowtide.comparison.options import ALL, ComparisonOptions, choose_options
 from lowtide.comparison.peers import PEERS
@@ -33,17 +32,12 @@ from lowtide.units import parse_budget
 
 __all__ = ["compare"]
 
-_MODEL = "model:"
-"""Before the name of one of lowtide's own models."""
-
 _ANY_PEAK_BYTES = 2**40
 _REPORT_HELP = f"Draw memory against time here: {', '.join(COMPARISON_ENDINGS[:-1])} or {COMPARISON_ENDINGS[-1]}."
 
 
 def compare(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_HELP[:-1]}, model:NAME (a function of lowtide.models).")
-    ],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
     budgets: Annotated[
         str, typer.Option(metavar="B,B,...", help="Each: bytes, 1.5GiB, or 60% of the plain peak.")
     ] = "80%,60%,40%",
@@ -160,10 +154,8 @@ def _names(text: str, option: str) -> list[str]:
 
 def _target_of(source: str) -> str | None:
     """``pkg.module:function`` where the source is a model that can be trained."""
-    if source.startswith(_MODEL):
-        return f"lowtide.models:{source.removeprefix(_MODEL)}"
     is_other = source.startswith(GENERATE_PREFIX) or is_existing(source)
-    return source if is_target(source) and not is_other else None
+    return full_name(source) if is_target(source) and not is_other else None
 
 
 def _check_measurable(source: str, target: str | None) -> None:

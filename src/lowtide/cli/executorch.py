@@ -21,7 +21,8 @@ from lowtide.cli.output import (
     print_table,
     print_text,
 )
-from lowtide.cli.sources import EXECUTORCH, add_working_folder_to_path, is_target, read_target
+from lowtide.cli.sources import EXECUTORCH
+from lowtide.cli.targets import add_working_folder_to_path, is_target, read_target
 from lowtide.errors import InputError, PlanRejected
 from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
 from lowtide.measure import ChildFailed

@@ -35,7 +35,9 @@ def export(
     model: Annotated[
         Path,
         typer.Argument(
-            metavar="MODEL", help="What was planned: model.tflite, model.onnx, executorch:pkg.module:function."
+            metavar="MODEL",
+            help="What was planned: model.tflite, in-place:model.tflite, model.onnx, machine:model.onnx, "
+            "executorch:pkg.module:function or executorch-xnnpack:pkg.module:function.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the new model here.")],

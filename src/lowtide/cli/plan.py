@@ -30,11 +30,11 @@ from lowtide.cli.sources import (
     DIM_HELP,
     EXECUTORCH,
     SOURCE_HELP,
-    add_working_folder_to_path,
     is_onnx,
     is_tflite,
     load_source,
 )
+from lowtide.cli.targets import add_working_folder_to_path
 from lowtide.cli.tflite import plan_smallest_within, say_what_tflite_needs
 from lowtide.errors import InputError
 from lowtide.ir import Graph, Plan, PlanResult

@@ -12,7 +12,7 @@ from lowtide import api
 from lowtide.cli.bands import check_planned_bands
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import StdoutKeptClean, check_writable, print_text
-from lowtide.cli.sources import DIM_HELP, SOURCE_HELP, load_source, load_trace
+from lowtide.cli.sources import DIM_HELP, load_source, load_trace
 from lowtide.errors import InputError
 from lowtide.ir.serde import load_plan
 from lowtide.reports.files import ENDINGS, check_report_file, save_report
@@ -29,7 +29,8 @@ def report(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="plan.json, or a trace (.jsonl) or op log.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=REPORT_HELP)],
     graph: Annotated[
-        str | None, typer.Option(metavar="SOURCE", help=f"What a plan is for: {SOURCE_HELP} A trace needs none.")
+        str | None,
+        typer.Option(metavar="SOURCE", help="What a plan is for: SOURCE of lowtide plan. A trace needs none."),
     ] = None,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help=DIM_HELP)] = None,
 ) -> int:

@@ -13,7 +13,7 @@ from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import StdoutKeptClean, check_writable, count_of, print_facts, print_json, print_text
 from lowtide.cli.progress import Interruption
 from lowtide.cli.report import REPORT_HELP, check_report
-from lowtide.cli.sources import add_working_folder_to_path
+from lowtide.cli.targets import add_working_folder_to_path
 from lowtide.cli.traces import TRACE_SOURCE_HELP, load_trace_or_graph
 from lowtide.errors import InputError
 from lowtide.ir.serde import save_trace

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from lowtide import api
-from lowtide.errors import InputError, LowtideError
+from lowtide.cli.targets import capture_target, is_target, refuse_python_file
+from lowtide.errors import InputError
 from lowtide.ir import Graph, Trace, serde
 
 __all__ = [
@@ -19,20 +15,25 @@ __all__ = [
     "EXECUTORCH",
     "IN_PLACE",
     "SOURCE_HELP",
-    "add_working_folder_to_path",
-    "capture_target",
     "is_existing",
     "is_onnx",
-    "is_target",
     "is_tflite",
     "load_source",
     "load_trace",
-    "read_target",
 ]
 
-SOURCE_HELP = (
-    "graph.json, a published instance, a trace or op log, model.tflite, model.onnx, generate:SPEC, or "
-    "pkg.module:function."
+_FILES = "graph.json, a published instance, a trace or op log, model.tflite, model.onnx"
+SOURCE_HELP = "\n\n".join(  # a line each
+    [
+        "One of:",
+        "graph.json, a published instance, a trace (.jsonl) or op log",
+        "model.tflite, in-place:model.tflite",
+        "model.onnx, machine:model.onnx",
+        "pkg.module:function (of train.py: train:function)",
+        "executorch:pkg.module:function, executorch-xnnpack:...",
+        "model:NAME of lowtide.models, such as model:unet",
+        "generate:SPEC, such as generate:unet?depth=5",
+    ]
 )
 DIM_HELP = "A dimension that an .onnx file leaves open, by its name or as INPUT.AXIS=SIZE; may be repeated."
 _LONGEST_FIRST_LINE = 4096
@@ -44,7 +45,6 @@ MACHINE = "machine:"
 """Before an .onnx file: ONNX Runtime optimises it for this machine's processor, too; the result runs only there."""
 EXECUTORCH = {"executorch:": "portable", "executorch-xnnpack:": "xnnpack"}
 """Before pkg.module:function: the model as ExecuTorch executes it, and by whom its nodes are executed."""
-_RETURNS = "must return (model, example_inputs) or (model, example_inputs, loss_function)"
 
 
 def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
@@ -77,6 +77,7 @@ def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
         from lowtide.cli.executorch import import_target
 
         return import_target(source).graph
+    refuse_python_file(source)
     trace = load_trace(source)
     if trace is not None:
         from lowtide.importers.trace_graph import graph_of_trace
@@ -88,7 +89,7 @@ def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
         return load_any_graph(source)
     if is_target(source):
         return capture_target(source, inference=False, costs="profiled")
-    raise InputError(f"SOURCE {_shortened(source)!r} is no file: give {SOURCE_HELP.rstrip('.')}")
+    raise InputError(f"SOURCE {_shortened(source)!r} is no file: give {_FILES}, generate:SPEC, or pkg.module:function")
 
 
 def is_tflite(source: str | Path) -> bool:
@@ -135,106 +136,3 @@ def is_existing(path: str | os.PathLike[str]) -> bool:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
-
-
-def capture_target(target: str, *, inference: bool, costs: str) -> Graph:
-    """Call ``pkg.module:function`` and capture the model that it returns.
-
-    Raises:
-        InputError: There is no such function, it raises, or it returns something else.
-    """
-    model, inputs, loss = read_target(target)
-    return api.capture(model, inputs, loss=None if inference else loss, inference=inference, costs=costs)
-
-
-def read_target(target: str) -> tuple[Any, tuple[Any, ...], Callable[..., Any] | None]:
-    """Call ``pkg.module:function``; return the model, its example inputs and perhaps the loss function.
-
-    Raises:
-        InputError: There is no such function, it raises, or it returns something else.
-    """
-    if not is_target(target):
-        raise InputError(f"TARGET {target!r} is no function: write pkg.module:function")
-    function = _find_function(target)
-    try:
-        returned = function()
-    except LowtideError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise InputError(f"{target} raised {_describe(error)}: it must work without arguments") from error
-    if inspect.iscoroutine(returned):
-        returned.close()
-        raise InputError(f"{target} is an async function: write a plain one (def), which is called without a loop")
-    return _read_returned(target, returned)
-
-
-def add_working_folder_to_path() -> None:
-    """Let modules in the working folder be imported, as ``python -m`` does."""
-    folder = os.getcwd()  # noqa: PTH109  (sys.path holds texts)
-    if folder not in sys.path and "" not in sys.path:
-        sys.path.insert(0, folder)
-
-
-def is_target(text: str) -> bool:
-    """Whether a text is written as ``pkg.module:function``."""
-    module, separator, attribute = text.partition(":")
-    return bool(separator) and all(name.isidentifier() for dotted in (module, attribute) for name in dotted.split("."))
-
-
-def _find_function(target: str) -> Callable[[], Any]:
-    module_name, _, attribute = target.partition(":")
-    add_working_folder_to_path()
-    try:
-        found: Any = importlib.import_module(module_name)
-    except LowtideError:
-        raise
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
-            raise InputError(
-                f"{target}: there is no module {error.name!r} on Python's path: run from its folder, or install it"
-            ) from error
-        raise InputError(f"{target}: importing {module_name!r} raised {_describe(error)}") from error
-    for name in attribute.split("."):
-        if not hasattr(found, name):
-            raise InputError(f"{target}: module {module_name!r} has no {attribute!r}")
-        found = getattr(found, name)
-    if not callable(found):
-        raise InputError(f"{target} is {_kind_of(found)}, not a function")
-    return found  # type: ignore[no-any-return]  # checked to be callable
-
-
-def _read_returned(target: str, returned: object) -> tuple[Any, tuple[Any, ...], Callable[..., Any] | None]:
-    if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
-        raise InputError(f"{target} {_RETURNS}, what it returned is {_kind_of(returned)}")
-    model, inputs = _eager(returned[0]), returned[1]
-    loss = returned[2] if len(returned) == 3 else None
-    if not callable(model):
-        raise InputError(f"{target} {_RETURNS}: the model is {_kind_of(model)}")
-    if not isinstance(inputs, tuple | list | Mapping):
-        raise InputError(f"{target} {_RETURNS}: the example inputs are {_kind_of(inputs)}, write a tuple or a dict")
-    if loss is not None and not callable(loss):
-        raise InputError(f"{target} {_RETURNS}: the loss function is {_kind_of(loss)}")
-    if isinstance(inputs, Mapping):
-        from lowtide.importers.torch_keywords import by_position
-
-        return *by_position(model, inputs), loss
-    return model, tuple(inputs), loss
-
-
-def _eager(model: Any) -> Any:
-    """What can be called: of a program that torch.export made, the module."""
-    if not type(model).__module__.startswith("torch."):
-        return model
-    from lowtide.importers.torch_export import module_of
-
-    return module_of(model)
-
-
-def _kind_of(thing: object) -> str:
-    if isinstance(thing, tuple | list):
-        return f"a {type(thing).__name__} of {len(thing)}"
-    return "None" if thing is None else f"of type {type(thing).__name__}"
-
-
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import StdoutKeptClean, print_json, print_note, print_table
 from lowtide.cli.progress import Interruption
 from lowtide.cli.simulate import BUDGET_HELP, POLICY_HELP, chosen_policy
-from lowtide.cli.sources import add_working_folder_to_path
+from lowtide.cli.targets import add_working_folder_to_path
 from lowtide.cli.traces import TRACE_SOURCE_HELP, load_trace_or_graph
 from lowtide.errors import InputError
 from lowtide.simulator.result import Simulation

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lowtide.cli.sources import load_source, load_trace
+from lowtide.cli.sources import SOURCE_HELP, load_source, load_trace
 from lowtide.ir import Graph, Trace
 
 __all__ = ["TRACE_SOURCE_HELP", "load_trace_or_graph"]
 
-TRACE_SOURCE_HELP = "A trace (.jsonl), an op log, graph.json, a published instance, generate:SPEC, or pkg.mod:function."
+TRACE_SOURCE_HELP = f"A trace of lowtide run --record, or what gives a graph. {SOURCE_HELP}"
 
 
 def load_trace_or_graph(source: str) -> Trace | Graph:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from lowtide import api
 from lowtide.cli import main, sources
+from lowtide.cli.targets import full_name
 from lowtide.errors import InputError
 from lowtide.importers.trace_graph import trace_of_graph
 from lowtide.ir.serde import load_graph, save_trace
@@ -53,8 +56,6 @@ number = 7
 
 @pytest.fixture
 def targets(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    import sys
-
     (workplace / "cli_targets.py").write_text(TARGETS, encoding="utf-8")
     (workplace / "cli_broken_target.py").write_text("import nowhere_at_all\n", encoding="utf-8")
     for name in ("cli_targets", "cli_broken_target"):
@@ -111,6 +112,61 @@ def test_sources_that_are_nothing(workplace: Path, source: str) -> None:
         f"SOURCE {source!r} is no file: give graph.json, a published instance, a trace or op log, model.tflite, "
         "model.onnx, generate:SPEC, or pkg.module:function"
     )
+
+
+_RETURNS = "must return (model, example_inputs) or (model, example_inputs, loss_function)"
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("tcn.py", "tcn:make"),
+        ("tcn.py:net", "tcn:net"),
+        ("nets/tcn.py", "nets.tcn:make"),
+        ("/nets/tcn.py", "tcn:make from '/nets'"),
+        ("../my-nets/tcn.py:", "tcn:make from '../my-nets'"),
+    ],
+)
+def test_a_python_file_is_told_how_its_function_is_named(
+    workplace: Path, capsys: pytest.CaptureFixture[str], source: str, name: str
+) -> None:
+    Path("tcn.py").write_text("def make(): ...\n", encoding="utf-8")
+    told = f"lowtide: {source!r} is a Python file: write module:function, e.g. {name}; the function {_RETURNS}\n"
+    for command in (["plan", source], ["simulate", source, "--budget", "50%"], ["capture", source, "-o", "graph.json"]):
+        assert main(command) == 2
+        assert capsys.readouterr().err == told
+
+
+def test_a_name_that_is_nearly_there_is_told(targets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "cli_targets:god"]) == 2
+    assert capsys.readouterr().err == "lowtide: cli_targets:god: module 'cli_targets' has no 'god', but 'good'\n"
+
+
+def test_model_is_one_of_lowtide_unless_there_is_a_module_of_that_name(
+    targets: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(api, "capture", lambda *_, **__: load_graph("four.json"))
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+    assert full_name("model:unet_tiny") == "lowtide.models:unet_tiny"
+    for command in (["plan", "model:unet_tiny"], ["capture", "model:unet_tiny", "-o", "graph.json"]):
+        assert main(command) == 0
+    capsys.readouterr()
+    assert main(["plan", "model:unet_tinny"]) == 2
+    assert capsys.readouterr().err.endswith("'lowtide.models' has no 'unet_tinny', but 'unet_tiny'\n")
+    Path("model.py").write_text(TARGETS, encoding="utf-8")
+    importlib.invalidate_caches()
+    assert full_name("model:good") == "model:good"
+    assert main(["plan", "model:good"]) == 0
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+
+
+@pytest.mark.parametrize("command", ["plan", "verify", "simulate", "sweep", "compare"])
+def test_help_names_every_kind_of_source(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    told = capsys.readouterr().out
+    kinds = ("graph.json", "(.jsonl)", "in-place:model.tflite", "machine:model.onnx", "pkg.module:function")
+    for kind in (*kinds, "executorch:", "executorch-xnnpack:", "model:NAME", "generate:SPEC"):
+        assert kind in told
 
 
 def test_generated_and_read_sources(workplace: Path) -> None:
