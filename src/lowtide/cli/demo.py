@@ -48,6 +48,14 @@ DEMO_MODELS = {
 DEMO_BUDGETS = ("60%", "45%")
 """Of the plain peak of each model."""
 
+_NEXT = {
+    "lowtide plan train:make": "what holds its memory, what could help",
+    "lowtide compare train:make --measure": "beside what PyTorch offers",
+    'lowtide.compile(model, budget="60%")': "in Python, before the training loop",
+    "lowtide run --budget 8GiB train.py": "a script as it is, without a plan",
+}
+"""What to do with a model of one's own, and what for."""
+
 _NEEDS_TRANSFORMERS = {"gpt2"}
 _NUM_STEPS = 3
 _NUM_PIECES = 56
@@ -110,6 +118,7 @@ def demo(
         last = outcomes[len(chosen_budgets) - 1 :: len(chosen_budgets)]
         draw_curves_png([_panel_of(outcome) for outcome in last], picture, subtitle="memory over one step, as planned")
         print_text(f"Picture written to {picture}")
+    _print_what_is_next()
     return _judge(outcomes)
 
 
@@ -202,7 +211,7 @@ def _train_in_child(model: str, budgets: Sequence[str]) -> dict[str, Any]:
 def _print_outcomes(outcomes: list[_Outcome]) -> None:
     print_text()
     print_table(
-        ("model", "plain\npeak", "", "budget", "peak", "plain\nstep", "step", "bit-\nequal"),
+        ("model", "plain peak", "", "budget", "peak", "plain step", "step", "bits"),
         [
             (
                 outcome.model,
@@ -221,8 +230,8 @@ def _print_outcomes(outcomes: list[_Outcome]) -> None:
     print_text()
     print_text(
         "peak: most bytes from malloc during forward, loss and backward, counted from outside by a preloaded meter. "
-        f"step: CPU seconds of the same, median of {_NUM_STEPS - 1}, one thread. bit-equal: loss, gradients, "
-        f"weights, buffers and RNG state of {count_of(_NUM_STEPS, 'step')}, against plain PyTorch."
+        f"step: CPU seconds of the same, median of {_NUM_STEPS - 1}, one thread. bits: whether loss, gradients, "
+        f"weights, buffers and RNG state of {count_of(_NUM_STEPS, 'step')} are the same as plain PyTorch's."
     )
 
 
@@ -233,6 +242,14 @@ def _print_picture(outcome: _Outcome) -> None:
     plain, planned = Curve(tuple(report["plain_curve"])), Curve(tuple(report["planned_curve"]))
     for line in draw_curves(plain, planned, budget_bytes=outcome.budget_bytes):
         print_line(line)
+
+
+def _print_what_is_next() -> None:
+    print_text()
+    print_text("Next, your own model; make() in train.py returns (model, inputs, loss function):")
+    width = max(map(len, _NEXT))
+    for how, what in _NEXT.items():
+        print_line(f"  {how:<{width}}  {what}")
 
 
 def _panel_of(outcome: _Outcome) -> CurvesPanel:
@@ -270,8 +287,8 @@ def _judge(outcomes: list[_Outcome]) -> ExitCode:
 
 def _describe_bits(outcome: _Outcome) -> str:
     if outcome.num_differences is None:
-        return "unknown"
-    return "yes" if outcome.num_differences == 0 else f"{outcome.num_differences} no"
+        return "?"
+    return "same" if outcome.num_differences == 0 else "no"
 
 
 def _step_seconds(result: TrainingResult) -> float:

@@ -63,20 +63,36 @@ def test_same_bits_within_the_budget(monkeypatch: pytest.MonkeyPatch, capsys: py
     out, err = capsys.readouterr()
     assert "…" not in out
     assert rows(out, "unet") == [
-        "unet 100.0 MiB 60% 60.0 MiB 59.0 MiB 0.25 s 0.25 s yes",
-        "unet 100.0 MiB 45% 60.0 MiB 59.0 MiB 0.25 s 0.25 s yes",
+        "unet 100.0 MiB 60% 60.0 MiB 59.0 MiB 0.25 s 0.25 s same",
+        "unet 100.0 MiB 45% 60.0 MiB 59.0 MiB 0.25 s 0.25 s same",
     ]
+    (header,) = [line for line in out.splitlines() if line.startswith("model ")]
+    assert header.split() == ["model", "plain", "peak", "budget", "peak", "plain", "step", "step", "bits"]
     assert "<- budget" in out
     assert max(map(len, out.splitlines())) <= 80
     assert asked == [("unet", ("60%", "45%"))]
     assert "lowtide:" not in err
 
 
+def test_it_ends_with_commands_for_the_users_own_model(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(monkeypatch, *"aa", peak_mib=1000)
+    assert main(["demo", "--model", "unet", "--budget", "60%"]) == 1
+    before, _, after = capsys.readouterr().out.partition("\nNext, your own model; make() in train.py returns")
+    assert "1000.0 MiB" in before
+    assert max(map(len, after.splitlines())) <= 80
+    commands = [line.split()[1] for line in after.splitlines() if line.startswith("  lowtide ")]
+    assert commands == ["plan", "compare", "run"]
+    for command in commands:
+        assert main([command, "--help"]) == 0
+
+
 def test_other_bits_exit_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     trained(monkeypatch, *"aba")  # the third: plain again, which repeats
     assert main(["demo", "--model", "unet", "--budget", "60MiB"]) == 1
     out, err = capsys.readouterr()
-    assert rows(out, "unet")[0].endswith("1 no")
+    assert rows(out, "unet")[0].endswith("s no")
     assert "lowtide: unet within 60MiB: not the same bits, 1 tensor\n" in err
 
 
@@ -92,7 +108,7 @@ def test_plain_torch_that_does_not_repeat_is_no_failure(
     trained(monkeypatch, *"abc")
     assert main(["demo", "--model", "unet", "--budget", "60%"]) == 0
     out, err = capsys.readouterr()
-    assert rows(out, "unet")[0].endswith("unknown")
+    assert rows(out, "unet")[0].endswith("s ?")
     assert "unet within 60%: plain PyTorch itself does not repeat to the bit here" in err
 
 
