@@ -26,11 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import children_cpu_seconds, commit
-from benchmarks.suite import OUT, PAGES, PARTS, Part
+from benchmarks.suite import JOURNAL, OUT, PAGES, PARTS, Part
 
 _ROOT = Path(__file__).parents[1]
 _RESULTS = _ROOT / "benchmarks" / "results"
-_JOURNAL = "parts.jsonl"
 _SECONDS_PER_MINUTE = 60.0
 
 Record = dict[str, Any]
@@ -101,7 +100,7 @@ def run_parts(parts: Sequence[Part], output: Path, *, is_short: bool, is_again: 
         record = _run_part(part, output, is_short=is_short)
         if record is None:
             return None
-        with (output / _JOURNAL).open("a", encoding="utf-8") as journal:
+        with (output / JOURNAL).open("a", encoding="utf-8") as journal:
             print(json.dumps(record), file=journal)
         if record["exit_code"]:
             failed.append(part.name)
@@ -145,9 +144,7 @@ def publish(parts: Sequence[Part], output: Path) -> None:
         for file in part.files:
             if (output / file).is_file():
                 _copy(output / file, _RESULTS / file, is_added_to=part.is_added_to)
-    (_RESULTS / _JOURNAL).write_text(
-        "".join(json.dumps(record) + "\n" for record in journal.values()), encoding="utf-8"
-    )
+    (_RESULTS / JOURNAL).write_text("".join(json.dumps(record) + "\n" for record in journal.values()), encoding="utf-8")
     for page in PAGES:
         subprocess.run([sys.executable, *page], cwd=_ROOT, check=True)
     _say(f"published: {', '.join(part.name for part in parts)}; git diff shows what has changed")
@@ -177,7 +174,7 @@ def _done(output: Path, *, is_short: bool) -> set[str]:
 
 
 def _read_journal(folder: Path) -> list[Record]:
-    path = folder / _JOURNAL
+    path = folder / JOURNAL
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return [json.loads(line) for line in lines]
 

@@ -119,7 +119,7 @@ def render_edge(tflite: Sequence[Record], onnx: Sequence[Record], executorch: Se
         f"of {len(smaller)}. Of the other {len(others)}, {num_op_bound} are op-bound: one operator needs what lives at "
         f"the peak, and no plan helps. {_onnx_sentence(onnx)} {_executorch_sentence(executorch)} Reproduce: "
         "`python -m benchmarks.edge`, `python -m benchmarks.edge.onnx_models`, `python -m "
-        "benchmarks.edge.executorch_models`; all of them: [docs/edge.md](docs/edge.md).\n"
+        "benchmarks.edge.executorch_models`; all of them: [docs/edge-benchmarks.md](docs/edge-benchmarks.md).\n"
     )
 
 

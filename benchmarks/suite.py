@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["OUT", "PAGES", "PARTS", "Part"]
+__all__ = ["JOURNAL", "OUT", "PAGES", "PARTS", "Part"]
 
 OUT = "{out}"
 """Stands in arguments for the folder of the results."""
+
+JOURNAL = "parts.jsonl"
+"""Beside the results: a line for each part that was run, and how it ended."""
 
 Command = tuple[str, ...]
 
@@ -25,6 +28,7 @@ class Part:
         commands: Arguments of Python, one command after the other; ``{out}`` is where results go.
         short: The same for a look that takes less than a minute or two; none where there is none so small.
         files: What it leaves there.
+        page: Where its figures are told of, in docs.
         is_added_to: Whether what is published keeps the rows that these do not replace.
     """
 
@@ -33,6 +37,7 @@ class Part:
     commands: tuple[Command, ...]
     short: tuple[Command, ...] = ()
     files: tuple[str, ...]
+    page: str
     is_added_to: bool = False
 
 
@@ -49,6 +54,7 @@ def _edge_part(name: str, module: str, file: str, measures: str, *short: str) ->
         commands=(_module(module, *output),),
         short=(_module(module, *small, *output),),
         files=(file,),
+        page="edge-benchmarks.md",
     )
 
 
@@ -68,6 +74,7 @@ PARTS: tuple[Part, ...] = (
         ),
         short=(_module("training", "--model", "unet", "--rounds", "1", "-o", f"{OUT}/training.jsonl"),),
         files=("training.jsonl",),
+        page="benchmarks.md",
     ),
     Part(
         name="online",
@@ -80,6 +87,7 @@ PARTS: tuple[Part, ...] = (
             ),
         ),
         files=("online.jsonl",),
+        page="budget-benchmarks.md",
     ),
     _edge_part("edge", "edge", "edge_tflite.jsonl", ".tflite models on TensorFlow Lite Micro and LiteRT", "--offline"),
     _edge_part(
@@ -95,6 +103,7 @@ PARTS: tuple[Part, ...] = (
         measures="bytes held over one training step, for README's picture",
         commands=(("tools/draw_readme_picture.py", "-o", f"{OUT}/memory.json"),),
         files=("memory.json",),
+        page="index.md",
     ),
     Part(
         name="comparison",
@@ -107,6 +116,7 @@ PARTS: tuple[Part, ...] = (
             ),
         ),
         files=("comparison_runs.jsonl", "comparison_unet.jsonl", "comparison_gpt2.jsonl"),
+        page="benchmarks.md#benchmarks-everybody-beside-each-other",
     ),
     Part(
         name="online-sim",
@@ -114,6 +124,7 @@ PARTS: tuple[Part, ...] = (
         commands=(_module("online_sim", "-o", f"{OUT}/online_sim.jsonl"),),
         short=(_module("online_sim", "--short", "-o", f"{OUT}/online_sim.jsonl"),),
         files=("online_sim.jsonl",),
+        page="online-benchmarks.md",
     ),
     Part(
         name="planner",
@@ -121,6 +132,7 @@ PARTS: tuple[Part, ...] = (
         commands=(_module("planner", "--captured", f"{OUT}/raw/planner", "-o", f"{OUT}/planner.jsonl"),),
         short=(_module("planner", "--short", "-o", f"{OUT}/planner.jsonl"),),
         files=("planner.jsonl",),
+        page="benchmarks.md#benchmarks-planners",
         is_added_to=True,
     ),
     Part(
@@ -139,6 +151,7 @@ PARTS: tuple[Part, ...] = (
             ),
         ),
         files=("training_matrix.jsonl",),
+        page="benchmarks.md#benchmarks-bits-and-peaks",
     ),
     Part(
         name="pool",
@@ -146,6 +159,7 @@ PARTS: tuple[Part, ...] = (
         commands=(_module("pool", "-o", f"{OUT}/pool.jsonl"),),
         short=(_module("pool", "--calls", "100000", "--rounds", "1", "-o", f"{OUT}/pool.jsonl"),),
         files=("pool.jsonl",),
+        page="decisions/pool.md",
     ),
 )
 """In the order in which they run: first those whose figures README shows."""
@@ -157,7 +171,9 @@ PAGES: tuple[Command, ...] = (
     _module("planner.report"),
     _module("online_sim.report"),
     _module("online.report"),
+    _module("edge.report"),
     _module("readme"),
+    _module("parts_report"),
     ("tools/draw_readme_picture.py", "--redraw"),
 )
 """What writes pages and README from what benchmarks/results holds."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from benchmarks import __main__ as suite
+from benchmarks.parts_report import render_parts
 from benchmarks.suite import OUT, PAGES, PARTS, Part
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,7 @@ def part_writing(name: str, text: str = "row", *, exit_code: int = 0, is_added_t
         commands=(command,),
         short=(command,),
         files=(f"{name}.jsonl",),
+        page="index.md",
         is_added_to=is_added_to,
     )
 
@@ -63,6 +65,29 @@ def test_what_is_published_is_what_parts_leave() -> None:
     assert published - {"parts.jsonl"} == {file for part in PARTS for file in part.files}
 
 
+def test_every_part_has_a_page_and_a_row_in_the_page_that_lists_them() -> None:
+    for part in PARTS:
+        assert (ROOT / "docs" / part.page.partition("#")[0]).is_file(), part.page
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.parts_report", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_says_how_long_a_part_took() -> None:
+    ran = {"part": "one", "seconds": 90.0, "cpu_seconds": 120.0, "load_average_at_start": [0.25, 1, 2]}
+    journal = [{**ran, "started": "2026-01-02T03:04:05+00:00", "commit": "abc"}]
+    table = render_parts([part_writing("one"), part_writing("two")], journal)
+    assert "[one.jsonl](../benchmarks/results/one.jsonl) | 1.5 | 2.0 | 0.2 | 2026-01-02 at abc |" in table
+    assert "[two.jsonl](../benchmarks/results/two.jsonl) |  |  |  |  |" in table
+    assert table.endswith("1 of 2 parts, 2 minutes in all.\n")
+
+
 def test_what_ended_well_is_not_measured_again(tmp_path: Path) -> None:
     good, bad = part_writing("good"), part_writing("bad", exit_code=3)
     assert run([bad, good], tmp_path) == ["bad"]
@@ -89,7 +114,7 @@ def test_a_look_in_short_is_no_measurement(tmp_path: Path) -> None:
 
 def test_a_command_after_one_that_failed_is_not_run(tmp_path: Path) -> None:
     failing = part_writing("two", exit_code=1)
-    part = Part(name="two", measures="lines", commands=failing.commands * 2, files=failing.files)
+    part = Part(name="two", measures="lines", commands=failing.commands * 2, files=failing.files, page="index.md")
     assert run([part], tmp_path) == ["two"]
     assert len(lines_of(tmp_path / "two.jsonl")) == 1
 

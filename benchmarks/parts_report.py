@@ -1,0 +1,77 @@
+"""``python -m benchmarks.parts_report``: the table of docs/reproducing.md, what there is and how long it took.
+
+With ``--check`` nothing is written; exit code 1 if the page does not say what benchmarks and results do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.marked import replace_marked
+from benchmarks.suite import JOURNAL, PARTS, Part
+
+__all__ = ["main", "render_parts"]
+
+_ROOT = Path(__file__).parents[1]
+_PAGE = _ROOT / "docs" / "reproducing.md"
+_RESULTS = _ROOT / "benchmarks" / "results"
+_SECONDS_PER_MINUTE = 60.0
+
+Record = Mapping[str, Any]
+
+
+def main() -> int:
+    """Write the table, or check it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.parts_report", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if the page is not up to date")
+    options = parser.parse_args()
+    path = _RESULTS / JOURNAL
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    page = _PAGE.read_text(encoding="utf-8")
+    wanted = replace_marked(page, "parts", render_parts(PARTS, [json.loads(line) for line in lines]))
+    if options.check:
+        if wanted != page:
+            print(f"{_PAGE}: run python -m benchmarks.parts_report", file=sys.stderr)
+        return int(wanted != page)
+    _PAGE.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+def render_parts(parts: Sequence[Part], journal: Sequence[Record]) -> str:
+    """What stands between the markers.
+
+    Args:
+        parts: All benchmarks.
+        journal: What ``python -m benchmarks --publish`` noted of those that it published.
+    """
+    record_by_part = {record["part"]: record for record in journal}
+    rows = [_cells(part, record_by_part.get(part.name)) for part in parts]
+    header = ("part", "measures", "results", "minutes", "of CPU", "load before", "measured")
+    lines = [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows)]
+    known = [record_by_part[part.name] for part in parts if part.name in record_by_part]
+    minutes = sum(record["seconds"] for record in known) / _SECONDS_PER_MINUTE
+    total = f"\n{len(known)} of {len(parts)} parts, {minutes:.0f} minutes in all.\n" if known else ""
+    return "\n".join(lines) + "\n" + total
+
+
+def _cells(part: Part, record: Record | None) -> tuple[str, ...]:
+    files = ", ".join(f"[{file}](../benchmarks/results/{file})" for file in part.files)
+    told = (f"`{part.name}`", f"[{part.measures}]({part.page})", files)
+    if record is None:
+        return (*told, "", "", "", "")
+    return (
+        *told,
+        f"{record['seconds'] / _SECONDS_PER_MINUTE:.1f}",
+        f"{record['cpu_seconds'] / _SECONDS_PER_MINUTE:.1f}",
+        f"{record['load_average_at_start'][0]:.1f}",
+        f"{record['started'][:10]} at {record['commit']}",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
