@@ -17,6 +17,8 @@ from lowtide.importers.tflite import capture_tflite
 from lowtide.importers.tflite_arena import micro_arena
 from lowtide.importers.tflite_file import read_tflite
 from lowtide.ir.serde import graph_sha256, load_plan, save_graph
+from lowtide.referee import baseline
+from lowtide.units import format_bytes
 
 PLAN = ["plan", "model.tflite", "--time-limit", "2", "-o", "plan.json"]
 
@@ -49,6 +51,11 @@ def test_plan_verify_export(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert plan.graph_sha256 == graph_sha256(whole) != graph_sha256(plan.graph)
     assert plan.footprint_bytes is not None
     before_bytes = micro_arena(read_tflite("model.tflite")).head_bytes
+    with_bands, planned = format_bytes(baseline(plan.graph).peak_bytes), format_bytes(plan.footprint_bytes)
+    less_percent = 100 * (before_bytes - plan.footprint_bytes) / before_bytes
+    assert less_percent > 30
+    assert f"plain peak 140.0 KiB without bands, {with_bands} with them" in printed
+    assert f"in all 140.0 KiB without bands -> {planned} with bands: {less_percent:.1f} % less" in printed
     assert plan.footprint_bytes <= plan.budget_bytes == before_bytes * 7 // 10
 
     assert main(["verify", "model.tflite", "plan.json"]) == 0

@@ -6,25 +6,36 @@ from collections.abc import Sequence
 
 from lowtide import api
 from lowtide.api import Analysis, Holding
+from lowtide.cli.means import describe_less
 from lowtide.cli.output import count_of, print_facts, print_table, print_text
 from lowtide.ir import Graph, Plan, PlanResult, Scope
 from lowtide.referee import VerifiedPlan
-from lowtide.units import format_bytes
+from lowtide.units import Bytes, format_bytes
 
 __all__ = ["print_analysis", "print_result"]
 
 _NUM_HOLDINGS = 3
 
 
-def print_result(graph: Graph, result: PlanResult, budget: str) -> None:
-    """Print what came of planning; ``budget`` is what the user wrote."""
+def print_result(graph: Graph, result: PlanResult, budget: str, *, without_bands_bytes: Bytes | None = None) -> None:
+    """Print what came of planning.
+
+    Args:
+        graph: What was planned.
+        result: What came of it.
+        budget: What the user wrote.
+        without_bands_bytes: Of a graph in row bands the plain peak of the model without them, else None.
+    """
+    has_bands = without_bands_bytes is not None
+    plain_bytes = result.baseline_peak_bytes if without_bands_bytes is None else without_bands_bytes
+    in_bands = f" without bands, {format_bytes(result.baseline_peak_bytes)} with them" if has_bands else ""
     echoed = f"{format_bytes(result.budget_bytes)} = {result.budget_bytes} bytes"
     facts = [
         ("graph", f"{graph.name or 'unnamed'}, {count_of(len(graph.nodes), 'node')}"),
         ("status", f"{result.status}, {_describe_scope(result.scope)}"),
         ("planner", f"{result.planner}, {result.solve_seconds:.2f} s"),
         ("budget", echoed if budget.strip().isdigit() else f"{budget.strip()}: {echoed}"),
-        ("plain peak", format_bytes(result.baseline_peak_bytes)),
+        ("plain peak", f"{format_bytes(plain_bytes)}{in_bands}"),
     ]
     if result.plan is None:
         print_facts(
@@ -39,13 +50,15 @@ def print_result(graph: Graph, result: PlanResult, budget: str) -> None:
         )
         return
     verified = api.require_plan(result, graph)
-    share_percent = 100 * result.plan.peak_bytes / result.baseline_peak_bytes if result.baseline_peak_bytes else 100.0
+    share_percent = 100 * result.plan.peak_bytes / plain_bytes if plain_bytes else 100.0
+    of_what = "the plain peak without bands" if has_bands else "the plain peak"
     bound = result.plan.lower_bound_tdi_percent
     print_facts(
         [
             *facts,
-            ("planned peak", f"{format_bytes(result.plan.peak_bytes)}, {share_percent:.1f} % of the plain peak"),
+            ("planned peak", f"{format_bytes(result.plan.peak_bytes)}, {share_percent:.1f} % of {of_what}"),
             ("footprint", _describe_footprint(result.plan, result.unplaced_footprint_bytes)),
+            *([("in all", _describe_gain(result.plan, plain_bytes))] if has_bands else []),
             ("TDI", f"{result.plan.tdi_percent:.3f} %, {count_of(result.num_recomputes, 'recomputation')}"),
             ("bound", "none" if bound is None else f"{bound:.3f} %, {_describe_scope(result.scope)}"),
             ("gap", "unknown" if bound is None else _gap_text(result.plan.tdi_percent - bound)),
@@ -64,6 +77,12 @@ def _describe_footprint(plan: Plan, unplaced_bytes: int | None) -> str:
         return f"{format_bytes(plan.footprint_bytes)}, nothing lost between addresses"
     share_percent = 100 * unused_bytes / plan.footprint_bytes
     return f"{format_bytes(plan.footprint_bytes)}, {share_percent:.1f} % lost between addresses"
+
+
+def _describe_gain(plan: Plan, before_bytes: Bytes) -> str:
+    after_bytes = plan.peak_bytes if plan.footprint_bytes is None else plan.footprint_bytes
+    change = describe_less(before_bytes, after_bytes)
+    return f"{format_bytes(before_bytes)} without bands -> {format_bytes(after_bytes)} with bands: {change}"
 
 
 def _describe_holdings(verified: VerifiedPlan) -> str:

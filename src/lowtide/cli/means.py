@@ -7,7 +7,15 @@ from typing import Protocol
 from lowtide.cli.output import count_of
 from lowtide.units import format_bytes
 
-__all__ = ["TriedMeans", "describe_bound", "describe_change", "describe_size", "means_row", "means_rows"]
+__all__ = [
+    "TriedMeans",
+    "describe_bound",
+    "describe_change",
+    "describe_less",
+    "describe_size",
+    "means_row",
+    "means_rows",
+]
 
 
 class TriedMeans(Protocol):
@@ -62,9 +70,14 @@ def means_row(means: str, size_bytes: int, now_bytes: int) -> tuple[str, str, st
 
 def describe_change(before_bytes: int, after_bytes: int) -> str:
     """``"4096 -> 1024 bytes (1.00 KiB), 75.0 % less"``, or how much more."""
+    less = describe_less(before_bytes, after_bytes)
+    return f"{before_bytes} -> {after_bytes} bytes ({format_bytes(after_bytes)}), {less}"
+
+
+def describe_less(before_bytes: int, after_bytes: int) -> str:
+    """``"75.0 % less"``, or how much more."""
     less_percent = _less_percent(before_bytes, after_bytes)
-    change = f"{-less_percent:.1f} % more" if less_percent < 0 else f"{less_percent:.1f} % less"
-    return f"{before_bytes} -> {after_bytes} bytes ({format_bytes(after_bytes)}), {change}"
+    return f"{-less_percent:.1f} % more" if less_percent < 0 else f"{less_percent:.1f} % less"
 
 
 def describe_bound(node: str | None) -> str:

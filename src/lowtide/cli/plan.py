@@ -44,7 +44,7 @@ from lowtide.planning.facts import gather_facts, read_budget
 from lowtide.planning.options import build_request, choose_planner
 from lowtide.reports.files import save_report
 from lowtide.reports.plan_report import report_of_plan
-from lowtide.units import Budget, format_bytes
+from lowtide.units import Budget, Bytes, format_bytes
 
 __all__ = ["plan"]
 
@@ -144,8 +144,11 @@ def plan(
         kept = None
         if outcome.plan is not None:
             kept = outcome.plan if banded is None else keep_bands_in_plan(outcome.plan, banded, original, asked)
-        said = _describe_budget(original, budget or "", has_bands=banded is not None)
-        code = _finish_plan(graph, outcome, output, kept=kept, budget=said, as_json=as_json)
+        without_bands_bytes = None if banded is None else gather_facts(original).baseline.peak_bytes
+        said = _describe_budget(budget or "", without_bands_bytes)
+        code = _finish_plan(
+            graph, outcome, output, kept=kept, budget=said, without_bands_bytes=without_bands_bytes, as_json=as_json
+        )
         if outcome.plan is None and bands == NO_BANDS and have_bands(source):
             print_note("row bands may split what is too large: add --bands auto")
         _write_report(graph, outcome, report, as_json=as_json)
@@ -182,11 +185,10 @@ def _budget_of(original: Graph, budget: str) -> Budget:
     return budget if budget == "min" else read_budget(gather_facts(original), budget)
 
 
-def _describe_budget(original: Graph, budget: str, *, has_bands: bool) -> str:
-    if not (has_bands and "%" in budget):
+def _describe_budget(budget: str, without_bands_bytes: Bytes | None) -> str:
+    if without_bands_bytes is None or "%" not in budget:
         return budget
-    peak_bytes = gather_facts(original).baseline.peak_bytes
-    return f"{budget.strip()} of {format_bytes(peak_bytes)}, the plain peak without bands"
+    return f"{budget.strip()} of {format_bytes(without_bands_bytes)}, the plain peak without bands"
 
 
 def _check_before_bands(
@@ -238,7 +240,14 @@ def _finish_analysis(analysis: Analysis, *, as_json: bool) -> ExitCode:
 
 
 def _finish_plan(
-    graph: Graph, result: PlanResult, output: Path | None, *, kept: Plan | None, budget: str, as_json: bool
+    graph: Graph,
+    result: PlanResult,
+    output: Path | None,
+    *,
+    kept: Plan | None,
+    budget: str,
+    without_bands_bytes: Bytes | None,
+    as_json: bool,
 ) -> ExitCode:
     """Write the plan that is kept, print the figures, choose the exit code."""
     is_written = kept is not None and output is not None
@@ -247,7 +256,7 @@ def _finish_plan(
     if as_json:
         print_json(result.as_dict())
     else:
-        print_result(graph, result, budget)
+        print_result(graph, result, budget, without_bands_bytes=without_bands_bytes)
     if is_written and not as_json:
         print_text(f"Plan written to {output}")
     if result.plan is None:
