@@ -77,6 +77,16 @@ _PROBE = """<script>
   }
   const click = async (selector) => { document.querySelector(selector).click(); await pause(150); };
   const label = () => Bokeh.documents[0].get_model_by_name("x_range").end;
+  const ground = (element) => getComputedStyle(element).backgroundColor;
+  const line = (name) => {
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.style.backgroundColor = `var(--${name})`;
+    const shown = ground(probe);
+    probe.remove();
+    return shown;
+  };
+  const dividers = () => [...new Set(deep(document.body, ".bk-divider").map(ground))];
+  const separators = [[dividers(), line("line")]];
   const ends = [label()];
   await click("[data-set-axis=time]");
   ends.push(label());
@@ -85,9 +95,11 @@ _PROBE = """<script>
   const themes = [root.dataset.theme];
   await click(`[data-set-theme=${themes[0] === "dark" ? "light" : "dark"}]`);
   themes.push(root.dataset.theme);
+  separators.push([dividers(), line("line")]);
   root.dataset.saw = JSON.stringify({
     seen: window.seen, plots: root.dataset.plots, hacked: root.dataset.hacked || "", tips, inked, ends, themes,
-    isTooWide: root.scrollWidth > innerWidth, resources: performance.getEntriesByType("resource").map((e) => e.name),
+    separators, isTooWide: root.scrollWidth > innerWidth,
+    resources: performance.getEntriesByType("resource").map((e) => e.name),
   });
 })();
 </script>"""
@@ -152,6 +164,9 @@ def test_a_plan_draws_and_nothing_complains(plan_report: Report, tmp_path: Path,
     assert not saw["isTooWide"]
     other = {"light": "dark", "dark": "light"}[theme]
     assert saw["themes"] == [theme, other]
+    for shown, line in saw["separators"]:  # in either theme as faint as the page's lines
+        assert shown == [line]
+    assert len({line for _, line in saw["separators"]}) == 2
     steps = len(plan_report.steps)
     assert saw["ends"] == [steps, plan_report.start_by_step[-1], steps]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from lowtide.reports.comparison_picture import Group, Picture, height_of, ticks_between
 from lowtide.reports.optional import require
+from lowtide.reports.page_plots import TOOLBAR_STYLE
 from lowtide.reports.palette import BUDGET, HELD, PLAIN, RECOMPUTED
 
 __all__ = ["COLOR_BY_GROUP", "comparison_document"]
@@ -134,7 +135,7 @@ def _figure(picture: Picture, plotting: Any, models: Any) -> Any:
         toolbar_location="above",
     )
     figure.toolbar.logo = None
-    figure.toolbar.stylesheets = [models.InlineStyleSheet(css=":host { --divider-color: transparent; }")]
+    figure.toolbar.stylesheets = [models.InlineStyleSheet(css=TOOLBAR_STYLE)]
     figure.outline_line_color = figure.border_fill_color = figure.background_fill_color = None
     figure.yaxis.ticker = models.FixedTicker(ticks=list(ticks))
     figure.yaxis.major_label_overrides = dict(ticks)

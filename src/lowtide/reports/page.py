@@ -118,14 +118,14 @@ def _tensors_section(report: Report) -> str:
     if not largest or report.peak_step is None:
         return ""
     has_modules = any(span.module for span in largest)
-    most = largest[0].size_bytes or 1
     head = "<th>tensor</th>" + ("<th>module</th>" if has_modules else "")
     head += '<th class="op">made by</th><th class="size">size</th><th class="size">share</th><th class="share"></th>'
-    rows = "".join(_tensor_row(span, most, report.peak_bytes, has_modules=has_modules) for span in largest)
+    rows = "".join(_tensor_row(span, report.peak_bytes, has_modules=has_modules) for span in largest)
+    held = sum(span.size_bytes for span in largest)
     where = report.steps[report.peak_step].name
     about = (
         f"Held at the peak of {format_bytes(report.peak_bytes)}, {report.step_name} {report.peak_step:,} ({where}); "
-        f"the share is of that peak."
+        f"shares and bars are of that peak, of which these are {_percent(held, report.peak_bytes):.1f} %."
     )
     title = "Largest tensor at the peak" if len(largest) == 1 else f"The {len(largest)} largest tensors at the peak"
     return (
@@ -134,16 +134,20 @@ def _tensors_section(report: Report) -> str:
     )
 
 
-def _tensor_row(span: Span, most_bytes: int, peak_bytes: int, *, has_modules: bool) -> str:
+def _tensor_row(span: Span, peak_bytes: int, *, has_modules: bool) -> str:
     copy = f' <span class="kind">{escaped(str(span.kind))}</span>' if span.kind is not SpanKind.FIRST else ""
     module = f'<td class="module">{breakable(span.module)}</td>' if has_modules else ""
-    share = 100 * span.size_bytes / peak_bytes if peak_bytes else 0.0
-    width = f"width:{100 * span.size_bytes / most_bytes:.1f}%;background:var({_VARIABLE_BY_KIND[span.kind]})"
+    share = _percent(span.size_bytes, peak_bytes)
+    width = f"width:{share:.1f}%;background:var({_VARIABLE_BY_KIND[span.kind]})"
     return (
         f'<tr><td>{breakable(span.name)}{copy}</td>{module}<td class="op">{breakable(span.maker)}</td>'
         f'<td class="size">{format_bytes(span.size_bytes)}</td><td class="size">{share:.1f} %</td>'
-        f'<td class="share"><div class="bar" style="{width}"></div></td></tr>'
+        f'<td class="share"><div class="track"><div class="bar" style="{width}"></div></div></td></tr>'
     )
+
+
+def _percent(part_bytes: int, whole_bytes: int) -> float:
+    return 100 * part_bytes / whole_bytes if whole_bytes else 0.0
 
 
 def _facts_section(report: Report) -> str:

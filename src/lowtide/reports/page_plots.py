@@ -12,7 +12,10 @@ from lowtide.reports.page_columns import Columns, PageColumns
 from lowtide.reports.palette import BUDGET, HELD, PLAIN, RECOMPUTED
 from lowtide.reports.report import Report
 
-__all__ = ["bokeh_script", "plot_document"]
+__all__ = ["TOOLBAR_STYLE", "bokeh_script", "plot_document"]
+
+TOOLBAR_STYLE = ".bk-divider { background-color: var(--line, transparent); }"
+"""Separators of a toolbar as faint as all lines of the page, in its theme: Bokeh's own are light grey in both."""
 
 _NEEDED_FOR = "a report as HTML"
 _MANY_MARKS = 400
@@ -178,7 +181,7 @@ class _Drawing:
             toolbar_location="above",
         )
         figure.toolbar.logo = None
-        figure.toolbar.stylesheets = [models.InlineStyleSheet(css=":host { --divider-color: transparent; }")]
+        figure.toolbar.stylesheets = [models.InlineStyleSheet(css=TOOLBAR_STYLE)]
         figure.outline_line_color = None
         figure.border_fill_color = None
         figure.background_fill_color = None

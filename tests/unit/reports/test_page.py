@@ -15,7 +15,7 @@ from lowtide.ir import Graph, Trace
 from lowtide.reports.page import html_of_report
 from lowtide.reports.page_parts import breakable
 from lowtide.reports.plan_report import report_of_plan
-from lowtide.reports.report import Report
+from lowtide.reports.report import Report, largest_at
 from lowtide.reports.trace_report import report_of_trace
 
 pytest.importorskip("bokeh", reason="needs Bokeh: pip install 'lowtide[report]'")
@@ -62,6 +62,22 @@ def test_every_part_is_there(report: Report) -> None:
     assert "encoder.a" in page.texts["td"]
     assert {"24 B", "17 B", "−29.2 %", "+25.00 %"} <= set(page.texts["div"])
     assert set(page.data()["roots"]) == {"memory", "intervals", "addresses"}
+
+
+def test_bars_are_shares_of_the_peak() -> None:
+    graph = graph_from_spec("generate:transformer?layers=2")
+    report = report_of_plan(graph, api.require_plan(api.plan(graph, budget="70%", planner="greedy"), graph))
+    page = Page(html_of_report(report))
+    largest = largest_at(report.spans, report.peak_step)
+    shares = [f"{100 * span.size_bytes / report.peak_bytes:.1f}" for span in largest]
+    bars = [attributes["style"] or "" for _, attributes in page.tags if attributes.get("class") == "bar"]
+    assert [style.partition(";")[0] for style in bars] == [f"width:{share}%" for share in shares]
+    texts = page.texts["td"]
+    assert all(f"{share} %" in texts for share in shares)
+    assert float(shares[0]) < 50
+    together = 100 * sum(span.size_bytes for span in largest) / report.peak_bytes
+    (about,) = [text for text in page.texts["p"] if text.startswith("Held at the peak")]
+    assert about.endswith(f"shares and bars are of that peak, of which these are {together:.1f} %.")
 
 
 def test_names_break_between_their_parts() -> None:
