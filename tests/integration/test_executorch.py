@@ -281,8 +281,8 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_commands_of_the_page(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of docs/edge.md, as they stand there."""
-    page = (Path(__file__).parents[2] / "docs" / "edge.md").read_text(encoding="utf-8")
+    """Those of docs/edge-executorch.md, as they stand there."""
+    page = (Path(__file__).parents[2] / "docs" / "edge-executorch.md").read_text(encoding="utf-8")
     lines = re.findall(r"^    lowtide (\w+ executorch:my_model:make .*)$", page, flags=re.MULTILINE)
     commands = [line.split("#")[0] for line in lines if "plan.json" in line]
     Path("my_model.py").write_text("from executorch_nets import dense as make\n", encoding="utf-8")
