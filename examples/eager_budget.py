@@ -2,7 +2,7 @@
 
 python examples/eager_budget.py
 
-The first run on a machine compiles lowtide's link to torch: half a minute of silence, or ``lowtide build`` ahead.
+The first run on a machine compiles lowtide's torch shim: half a minute of silence, or ``lowtide build`` ahead.
 """
 
 from __future__ import annotations

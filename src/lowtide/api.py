@@ -552,7 +552,7 @@ def budget(
     Raises:
         UnitError: The budget or an option cannot be meant so.
         MissingDependency: torch is not installed.
-        ShimError: On entering: the link to torch cannot be compiled here.
+        ShimError: On entering: the torch shim cannot be compiled here.
         LowtideOutOfMemory: From any op in the block: what has to be resident does not fit.
     """
     try:

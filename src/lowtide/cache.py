@@ -1,4 +1,4 @@
-"""Where lowtide keeps what it can make again: profiled costs, the compiled link to torch."""
+"""Where lowtide keeps what it can make again: profiled costs, the compiled torch shim."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@
     │   └── NoPlanFound         not proven: none was found in time
     ├── BudgetOverrun           a use of a compiled model that its plan has no room for (also a MemoryError)
     ├── CompileError            a model that lowtide.compile cannot take, with the place
-    ├── ShimError               the online runtime's link to torch cannot be compiled or loaded; CLI exit code 2
+    ├── ShimError               the online runtime's torch shim cannot be compiled or loaded; CLI exit code 2
     ├── LowtideOutOfMemory      no room in lowtide.budget (lowtide.runtime.errors; also a torch.OutOfMemoryError)
     └── MissingDependency       an optional package is not installed (also an ImportError); CLI exit code 2
 

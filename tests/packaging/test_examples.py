@@ -14,7 +14,7 @@ import pytest
 from lowtide.units import parse_bytes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-MOST_SECONDS = 150  # a minute is meant; other tests run beside it, and the link to torch may be compiled first
+MOST_SECONDS = 150  # a minute is meant; other tests run beside it, and the torch shim may be compiled first
 LARGE_BYTES, SMALL_BYTES = 16 * 16 * 16 * 4, 16 * 16 * 4
 """Of the tensors in edge_model.py, float32."""
 

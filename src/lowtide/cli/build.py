@@ -10,7 +10,7 @@ __all__ = ["build"]
 
 
 def build() -> int:
-    """Compile lowtide's link to torch, needed by lowtide.budget, unless that is done; print where it lies."""
+    """Compile the torch shim, needed by lowtide.budget and lowtide run, unless that is done; print where it lies."""
     if find_built_shim() is None:
         print_note(f"compiling the torch shim, about {ABOUT_SECONDS} s")
     built = build_shim()

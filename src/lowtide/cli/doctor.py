@@ -115,7 +115,7 @@ def _compiler_finding() -> Finding:
 
 
 def _shim_finding() -> Finding:
-    """Whether the online runtime's link to torch is compiled. Imports torch, compiles nothing."""
+    """Whether the torch shim is compiled. Imports torch, compiles nothing."""
     try:
         path = find_built_shim()
     except LowtideError as error:

@@ -54,7 +54,7 @@ def find_compiler(environment: Mapping[str, str] | None = None) -> Compiler:
         raise ShimError(f"CXX={asked!r} is no C++ compiler that runs here: set CXX to one, or unset it to use g++")
     raise ShimError(
         f"no C++ compiler: looked for {', '.join(_NAMES)} in PATH and for $CXX; lowtide's online runtime compiles its "
-        "link to torch once: apt install g++ (or conda install gxx)"
+        "torch shim once: apt install g++ (or conda install gxx)"
     )
 
 

@@ -83,7 +83,7 @@ def test_without_a_compiler_and_nothing_built(
         build_shim(double)
     assert str(caught.value) == (
         "no C++ compiler: looked for g++, c++, clang++ in PATH and for $CXX; lowtide's online runtime compiles its "
-        "link to torch once: apt install g++ (or conda install gxx)"
+        "torch shim once: apt install g++ (or conda install gxx)"
     )
     assert not own_cache.exists()
 
