@@ -253,3 +253,23 @@ def test_planning_a_file_loads_no_torch(folder: Path) -> None:
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_while_commands_are_imported_is_one_line() -> None:
+    """It comes when the planning that ``lowtide plan`` needs is about to be imported."""
+    script = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class CtrlC(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "lowtide.planning.search":
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, CtrlC())
+from lowtide.cli import main
+sys.exit(main(["plan", "four.json"]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "lowtide: interrupted\n")
