@@ -30,35 +30,45 @@ _NUM_RATIOS = 20
 class ModelledPeer:
     """A planner whose plans are fixed before any budget: within one, the fastest that fits.
 
+    No time limit applies: they are made once for all budgets, and one cut short would look worse than the peer is.
+
     Attributes:
         name: Of its rows.
-        sequences_of: From the graph to what the peer would execute of it, in each of its settings.
+        sequences_of: From the graph to what the peer would execute of it, in each of its settings; once the second
+            argument returns true, in some of them.
     """
 
     name: str
-    sequences_of: Callable[[Graph], Sequence[Sequence[str]]]
+    sequences_of: Callable[[Graph, Callable[[], bool]], Sequence[Sequence[str]]]
     searches_order: bool = True
     _graph: Graph | None = field(default=None, init=False)
     _plans: list[tuple[Bytes, int, tuple[Step, ...]]] = field(default_factory=list, init=False)
 
     def propose(self, request: PlanRequest) -> Proposal:
         """Propose the fastest within the budget, or else the one of the smallest peak."""
-        plans = self._plans_of(request.graph)
+        plans = self._plans_of(request)
+        if not plans:
+            return Proposal(status=Status.TIMEOUT, steps=None)
         fitting = [plan for plan in plans if plan[0] <= request.budget_bytes]
         if not fitting:
             return Proposal(status=Status.TIMEOUT, steps=min(plans, key=lambda plan: plan[:2])[2])
         return Proposal(status=Status.FEASIBLE, steps=min(fitting, key=lambda plan: (plan[1], plan[0]))[2])
 
-    def _plans_of(self, graph: Graph) -> list[tuple[Bytes, int, tuple[Step, ...]]]:
+    def _plans_of(self, request: PlanRequest) -> list[tuple[Bytes, int, tuple[Step, ...]]]:
         """Peak, duration and steps of each setting; the referee's word on them."""
+        graph, should_stop = request.graph, request.should_stop or _never
         if self._graph is not graph:
             self._plans = []
-            for sequence in self.sequences_of(graph):
+            for sequence in self.sequences_of(graph, should_stop):
                 steps = steps_from_sequence(graph, sequence)
                 replayed = replay(graph, steps)
                 self._plans.append((replayed.peak_bytes, replayed.duration, steps))
-            self._graph = graph
+            self._graph = None if should_stop() else graph  # of some settings: not all that there is to know
         return self._plans
+
+
+def _never() -> bool:
+    return False
 
 
 def checkpointed_sequence(graph: Graph, block_paths: Sequence[str]) -> tuple[str, ...]:
@@ -119,7 +129,7 @@ def _is_within(graph: Graph, name: str, path: str) -> bool:
 
 
 def _checkpoint(target: str) -> ModelledPeer:
-    def sequences_of(graph: Graph) -> Sequence[Sequence[str]]:
+    def sequences_of(graph: Graph, _: Callable[[], bool]) -> Sequence[Sequence[str]]:
         from lowtide.measure.torch_peer_orders import block_paths_of
 
         return [checkpointed_sequence(graph, block_paths_of(target))]
@@ -128,10 +138,11 @@ def _checkpoint(target: str) -> ModelledPeer:
 
 
 def _activation_memory_budget(target: str) -> ModelledPeer:
-    def sequences_of(_: Graph) -> Sequence[Sequence[str]]:
+    def sequences_of(_: Graph, should_stop: Callable[[], bool]) -> Sequence[Sequence[str]]:
         from lowtide.measure.torch_peer_orders import partitions_of
 
-        return partitions_of(target, ratios=[step / _NUM_RATIOS for step in range(_NUM_RATIOS + 1)])
+        ratios = [step / _NUM_RATIOS for step in range(_NUM_RATIOS + 1)]
+        return partitions_of(target, ratios=ratios, should_stop=should_stop)
 
     return ModelledPeer("amb", sequences_of)
 

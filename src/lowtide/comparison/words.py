@@ -95,7 +95,9 @@ def _bound_words(bounds: Iterable[JudgedRow]) -> str:
         if bound.outcome is Outcome.INFEASIBLE:
             words.append(f"no plan in {_ARTICLE_BY_ORDER[order]}")
         elif bound.bound_percent is not None:
-            words.append(f"at least {percent_words(bound.bound_percent)} in {_ARTICLE_BY_ORDER[order]}")
+            least = percent_words(bound.bound_percent)
+            least = "more than 0 %" if least.startswith("< ") else f"at least {least}"
+            words.append(f"{least} in {_ARTICLE_BY_ORDER[order]}")
     return f"proven: {', '.join(words)}" if words else ""
 
 

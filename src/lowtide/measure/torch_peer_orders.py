@@ -39,7 +39,9 @@ def block_paths_of(target: str) -> list[str]:
     return [path_by_block[id(block)] for block in require_blocks(model)]
 
 
-def partitions_of(target: str, *, ratios: Sequence[float]) -> list[tuple[str, ...]]:
+def partitions_of(
+    target: str, *, ratios: Sequence[float], should_stop: Callable[[], bool] = lambda: False
+) -> list[tuple[str, ...]]:
     """What runs when the partitioner may save a share of the activations, one sequence for each share.
 
     The partitioner is the one that the backends aot_eager and inductor share. It sees the graph that lowtide plans:
@@ -48,6 +50,7 @@ def partitions_of(target: str, *, ratios: Sequence[float]) -> list[tuple[str, ..
     Args:
         target: Function that returns ``(model, example_inputs[, loss_function])``, ``pkg.module:function``.
         ratios: From 0 (save as little as it can) to 1 (save what backward reads).
+        should_stop: Asked before each ratio, which may take a second; true leaves out the rest.
 
     Returns:
         Names of nodes of the graph that ``capture_training`` gives: forward, boundary, backward.
@@ -60,6 +63,8 @@ def partitions_of(target: str, *, ratios: Sequence[float]) -> list[tuple[str, ..
     def partition(captured: JointCapture, settings: Mapping[str, Any]) -> None:
         names = captured.imported.fx_node_by_name
         for ratio in ratios:
+            if should_stop():
+                return
             with config.patch(activation_memory_budget=ratio, cse=False):
                 halves = min_cut_rematerialization_partition(_copied(captured.module), (), **settings)
             forward, backward = (_executed(half, names) for half in halves)

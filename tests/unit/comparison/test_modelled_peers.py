@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 import pytest
 
@@ -11,7 +13,7 @@ from lowtide.comparison.modelled_peers import ModelledPeer, checkpointed_sequenc
 from lowtide.comparison.options import choose_options
 from lowtide.comparison.rows import Kind, Outcome
 from lowtide.ir import BOUNDARY_OP, Compute, Graph, Input, Node, Status, Value
-from lowtide.planners.protocol import PlanRequest
+from lowtide.planners.protocol import PlanRequest, Proposal
 
 BLOCK_BY_NODE = {"a": "net.0.lin", "b": "net.0", "c": "net.1", "d": "net.1.act", "e": "net.10"}
 
@@ -54,7 +56,7 @@ def test_without_backward_nothing_runs_again(four: Graph) -> None:
 
 def test_within_a_budget_the_fastest_setting_that_fits_is_taken(chain: Graph) -> None:
     settings = [chain.order, checkpointed_sequence(chain, ["net.0"]), checkpointed_sequence(chain, ["net.0", "net.1"])]
-    peer = ModelledPeer("peer", lambda _: settings)
+    peer = ModelledPeer("peer", lambda *_: settings)
     found = {}
     for budget_bytes in (39, 40, 41, 48, 49, 60):
         proposal = peer.propose(PlanRequest(graph=chain, budget_bytes=budget_bytes))
@@ -64,9 +66,31 @@ def test_within_a_budget_the_fastest_setting_that_fits_is_taken(chain: Graph) ->
     assert found == {39: (Status.TIMEOUT, 2), 40: (fits, 2), 41: (fits, 1), 48: (fits, 1), 49: (fits, 0), 60: (fits, 0)}
 
 
+def test_a_peer_that_was_stopped_begins_anew(chain: Graph) -> None:
+    """The first time it is stopped after one of two settings, the second time before any."""
+    num_asked = 0
+
+    def should_stop() -> bool:
+        nonlocal num_asked
+        num_asked += 1
+        return num_asked > 1
+
+    def settings_of(_: Graph, should_stop: Callable[[], bool]) -> list[Sequence[str]]:
+        settings = [checkpointed_sequence(chain, ["net.0", "net.1"]), chain.order]
+        return list(takewhile(lambda _: not should_stop(), settings))
+
+    peer = ModelledPeer("peer", settings_of)
+    request = PlanRequest(graph=chain, budget_bytes=60)
+    stopped = replace(request, should_stop=should_stop)
+    assert len(peer.propose(stopped).steps or ()) > len(peer.propose(request).steps or ()) > 0
+    fresh = ModelledPeer("peer", settings_of)
+    assert fresh.propose(stopped) == Proposal(status=Status.TIMEOUT, steps=None)
+    assert fresh.propose(request).status is Status.FEASIBLE
+
+
 def test_rows_of_a_peer_say_what_it_needs_at_least(chain: Graph) -> None:
     chosen = choose_options(num_nodes=11, planners=["greedy"], policies=[], time_limit_seconds=2.0, threads=1)
-    peer = ModelledPeer("checkpoint", lambda graph: [checkpointed_sequence(graph, ["net.0", "net.1"])])
+    peer = ModelledPeer("checkpoint", lambda graph, _: [checkpointed_sequence(graph, ["net.0", "net.1"])])
     options = replace(chosen, modelled_peers={"checkpoint": peer})
     compared = compare_graph(chain, budgets=["95%", "60%"], options=options)
     ample, tight = (row.row for row in compared.rows if row.row.cell.kind is Kind.PEER)

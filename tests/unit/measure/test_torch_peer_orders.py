@@ -62,6 +62,8 @@ def test_partitions_are_plans_of_the_captured_graph(graph: Graph) -> None:
         assert len(sequence) > len(graph.order)
         replay(graph, steps_from_sequence(graph, sequence))
     assert len(saves_least) > len(saves_half)
+    stops = iter([False, True])
+    assert partitions_of(UNET, ratios=[0.5, 0.0, 1.0], should_stop=lambda: next(stops)) == [saves_half]
 
 
 def test_a_model_without_blocks_has_none_to_checkpoint() -> None:

@@ -15,6 +15,7 @@ from drawings import HOSTILE
 from lowtide.comparison.comparing import Comparison
 from lowtide.comparison.judging import judge
 from lowtide.comparison.rows import Cell, Kind, Outcome, Row
+from lowtide.comparison.words import blocks_of
 from lowtide.errors import InputError
 from lowtide.ir import Scope
 from lowtide.reports.comparison_files import check_comparison_file, save_comparison
@@ -112,6 +113,20 @@ def test_the_page_says_how_far_proofs_go() -> None:
     assert ["●", "exact", "optimal in order"] in [cells[:3] for cells in Page(text).rows]
     assert "<p>Optimal in order: proven that no plan in the graph&#x27;s given order is faster" in text
     assert "<p>Moccasin: left out.</p>" in text
+
+
+def test_a_bound_just_above_nothing_reads_as_more_than_nothing() -> None:
+    rows = [
+        row(Kind.PLAIN, "plain", 1000, 200_000),
+        replace(
+            row(
+                Kind.BOUND, "bound, given order", None, None, ("60%", 600), lower_bound_duration=200_001, scope=Scope()
+            ),
+            baseline_duration=200_000,
+        ),
+    ]
+    compared = replace(comparison(), budgets={"60%": 600}, rows=judge(rows))
+    assert [block.bound for block in blocks_of(compared)] == ["proven: more than 0 % in the given order"]
 
 
 def test_points_front_and_bound() -> None:
