@@ -6,6 +6,7 @@ import io
 import platform
 import sys
 import tempfile
+import textwrap
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,9 @@ from lowtide.errors import LowtideError, PlanningError, RefereeError
 __all__ = ["main"]
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer exports its subclass only
+
+_LONGEST_BUG = 400
+"""Characters of an error of ours that are shown; all of it is in the file with the traceback."""
 
 _app = typer.Typer(
     name="lowtide",
@@ -123,7 +127,7 @@ def _fail(message: str, code: ExitCode) -> int:
 
 
 def _report_bug(error: Exception) -> int:
-    what = f"{type(error).__name__}: {error}"
+    what = textwrap.shorten(f"{type(error).__name__}: {error}", _LONGEST_BUG, placeholder=" ...")
     try:
         place = f"the traceback is in {_save_traceback(error)}"
     except OSError as not_saved:

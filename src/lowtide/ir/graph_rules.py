@@ -69,7 +69,9 @@ def _check_numbers(graph: Graph) -> None:
         total_bytes += graph_input.size_bytes
     for node in graph.nodes:
         if not _is_int(node.duration) or not 0 <= node.duration <= MAX_DURATION:
-            raise GraphError(f"node {node.name!r}: duration {node.duration!r} must be a whole number from 0 to 2^53-1")
+            raise GraphError(
+                f"node {node.name!r}: duration {node.duration!r:.40} must be a whole number from 0 to 2^53-1"
+            )
         _check_size(f"node {node.name!r}: workspace", node.workspace_bytes, graph.alignment)
         total_duration += node.duration
         total_bytes += node.workspace_bytes
@@ -82,7 +84,7 @@ def _check_numbers(graph: Graph) -> None:
 
 def _check_size(where: str, size_bytes: int, alignment: int) -> None:
     if not _is_int(size_bytes) or not 0 <= size_bytes <= MAX_BYTES:
-        raise GraphError(f"{where}: size {size_bytes!r} must be a whole number of bytes from 0 to 2^53-1")
+        raise GraphError(f"{where}: size {size_bytes!r:.40} must be a whole number of bytes from 0 to 2^53-1")
     if size_bytes % alignment:
         raise GraphError(f"{where}: size {size_bytes} is no multiple of the alignment {alignment}: round it up")
 

@@ -59,6 +59,20 @@ def test_our_bug_exits_70_and_saves_the_traceback(
     assert "in fail" in text
 
 
+def test_a_long_bug_is_shown_in_part_and_saved_whole(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(workplace))
+    monkeypatch.setattr(api, "plan", failing_with(AssertionError("model is invalid:\n" + "vars: 7\n" * 5000)))
+    assert main(["plan", "four.json", "--budget", "20"]) == 70
+    (saved,) = workplace.glob("lowtide-crash-*.txt")
+    err = capsys.readouterr().err
+    assert f"{saved}: AssertionError: model is invalid: vars: 7 vars: 7" in err
+    assert err.endswith("vars: 7 ...\n")
+    assert len(err) < 700
+    assert saved.read_text(encoding="utf-8").count("vars: 7\n") >= 5000
+
+
 def test_bug_whose_traceback_cannot_be_saved_still_exits_70(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lowtide.errors import MissingDependency
+from lowtide.errors import InputError, MissingDependency
 from lowtide.ir import Graph, Scope, Status
 from lowtide.planners.bounds import Bound
 from lowtide.planners.cpsat.planner import CpsatPlanner
@@ -34,7 +34,8 @@ def small_graph_bound(
         should_stop: Asked now and then; the best bound so far holds.
 
     Returns:
-        The bound, or None for a graph of more than ``MAX_BOUND_NODES`` nodes, without time, and without OR-Tools.
+        The bound, or None for a graph of more than ``MAX_BOUND_NODES`` nodes, without time, without OR-Tools,
+        and of durations so long that their sums leave 64 bits.
     """
     if time_limit_seconds <= 0 or len(graph.nodes) > MAX_BOUND_NODES:
         return None
@@ -43,7 +44,7 @@ def small_graph_bound(
     )
     try:
         proposal = CpsatPlanner().propose(request)
-    except MissingDependency:
+    except (MissingDependency, InputError):  # its durations are too long for the model
         return None
     if proposal.status is Status.INFEASIBLE:
         return Bound(graph.baseline_duration, Scope(), "cpsat", is_infeasible=True)

@@ -27,6 +27,7 @@ logger = logging.getLogger("lowtide")
 MAX_RUNS = 100_000
 """Most pairs (stage, node to run again); a chain of layers has about n^2/2 for n nodes."""
 
+_MOST_SUM = 2**62  # CP-SAT refuses models in which a sum could leave 64 bits
 _SEARCH_WORK_PER_NODE = 1_000_000
 _SEARCH_SHARE = 0.2  # of the time limit, for the first plan
 
@@ -84,6 +85,11 @@ def _problem(request: PlanRequest) -> Problem:
         raise InputError(
             f"planner cpsat: graph {request.graph.name!r} with {len(request.graph.nodes)} nodes has {problem.num_runs} "
             f"pairs of a stage and a node to run again, more than {MAX_RUNS}: use planner 'search'"
+        )
+    if problem.most_added_duration > _MOST_SUM:
+        raise InputError(
+            f"planner cpsat: durations of graph {request.graph.name!r}, added up over all that can run again, are more "
+            "than 2^62: give durations in a larger unit, or use planner 'search'"
         )
     return problem
 

@@ -105,6 +105,11 @@ class Problem:
         """How many pairs (stage, column) there are."""
         return sum(len(self.runs_of(column)) for column in range(len(self.columns)))
 
+    @property
+    def most_added_duration(self) -> int:
+        """What all pairs together would add to the duration."""
+        return sum(len(self.runs_of(index)) * column.duration for index, column in enumerate(self.columns))
+
     def workspace_bytes_at(self, stage: int) -> int:
         """Scratch bytes of a stage's own node; 0 at the end of the plan."""
         return self.columns[stage].workspace_bytes if stage < len(self.columns) else 0

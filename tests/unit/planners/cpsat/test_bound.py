@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from lowtide.importers.generate import graph_from_spec
 from lowtide.ir import Graph, Scope
 from lowtide.planners.cpsat import MAX_BOUND_NODES, small_graph_bound
+from lowtide.referee import baseline
 from lowtide.testing import random_graph, training_chain_graph
 
 Least = Callable[..., int | None]
@@ -52,6 +54,14 @@ def test_never_above_the_optimum_with_every_feature(least_duration: Least, budge
 def test_only_small_graphs_are_tried() -> None:
     large = graph_from_spec(f"generate:layered?n={MAX_BOUND_NODES + 1}")
     assert small_graph_bound(large, 1 << 40, time_limit_seconds=30) is None
+
+
+def test_durations_whose_sums_leave_64_bits_are_not_tried() -> None:
+    small = graph_from_spec("generate:layered?n=50&seed=1")
+    long = replace(small, nodes=tuple(replace(node, duration=2**53 - 1) for node in small.nodes))
+    budget_bytes = baseline(long).peak_bytes - 1
+    assert small_graph_bound(small, budget_bytes, time_limit_seconds=1) is not None
+    assert small_graph_bound(long, budget_bytes, time_limit_seconds=1) is None
 
 
 def test_without_time_there_is_none() -> None:
