@@ -18,6 +18,7 @@ from lowtide.importers.tflite_arena import micro_arena
 from lowtide.importers.tflite_file import read_tflite
 from lowtide.ir.serde import graph_sha256, load_plan, save_graph
 from lowtide.referee import baseline
+from lowtide.reports.plan_report import report_of_plan
 from lowtide.units import format_bytes
 
 PLAN = ["plan", "model.tflite", "--time-limit", "2", "-o", "plan.json"]
@@ -62,6 +63,20 @@ def test_plan_verify_export(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["export", "model.tflite", "plan.json", "-o", "smaller.tflite", "--check"]) == 0
     assert "outputs identical to the bit" in said(capsys)
     assert micro_arena(read_tflite("smaller.tflite")).head_bytes == plan.footprint_bytes
+
+
+def test_both_reports_of_bands_are_beside_the_model_without_them(folder: Path) -> None:
+    assert main([*PLAN, "--budget", "70%", "--bands", "4", "--report", "now.perfetto.json"]) == 0
+    assert main(["report", "plan.json", "--graph", "model.tflite", "-o", "later.perfetto.json"]) == 0
+    assert Path("now.perfetto.json").read_bytes() == Path("later.perfetto.json").read_bytes()
+    graph, plan = capture_tflite("model.tflite"), load_plan("plan.json")
+    assert plan.graph is not None
+    report = report_of_plan(graph, api.verify(graph, plan))
+    num_nodes = len(plan.graph.nodes)
+    assert report.subtitle == f"plan of 2 nodes ({num_nodes} in row bands) by planner search"
+    assert report.plain_peak_bytes == baseline(graph).peak_bytes == 140 * 1024
+    assert report.facts[0].text == f"model, 2 nodes ({num_nodes} in row bands)"
+    assert report.notes[-1].startswith("Plain memory is that of the model without row bands;")
 
 
 def test_in_place_is_kept_in_the_plan(folder: Path) -> None:

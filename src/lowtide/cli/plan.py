@@ -151,7 +151,7 @@ def plan(
         )
         if outcome.plan is None and bands == NO_BANDS and have_bands(source):
             print_note("row bands may split what is too large: add --bands auto")
-        _write_report(graph, outcome, report, as_json=as_json)
+        _write_report(original, kept, report, as_json=as_json)
     return ExitCode.INTERRUPTED if interruption.is_requested else code
 
 
@@ -223,10 +223,11 @@ def _check_report(report: Path | None, budget: str | None) -> None:
     check_report(report)
 
 
-def _write_report(graph: Graph, result: PlanResult, report: Path | None, *, as_json: bool) -> None:
-    if report is None or result.plan is None:
+def _write_report(original: Graph, plan: Plan | None, report: Path | None, *, as_json: bool) -> None:
+    """What ``lowtide report`` makes of the plan, too: row bands beside the model without them."""
+    if report is None or plan is None:
         return
-    save_report(report_of_plan(graph, api.require_plan(result, graph)), report)
+    save_report(report_of_plan(original, api.verify(original, plan)), report)
     if not as_json:
         print_text(f"Report written to {report}")
 

@@ -21,6 +21,7 @@ from lowtide.units import Bytes, format_bytes
 __all__ = ["report_of_plan"]
 
 _NO_PLAIN = "The given order cannot be carried out without recomputation, so there is no plain curve."
+_IN_BANDS = "Plain memory is that of the model without row bands; durations, TDI and bound are of the model with them."
 _NO_LAYOUT = "The plan has no layout: its budget is for live bytes, so there are no addresses to show."
 
 
@@ -28,16 +29,17 @@ def report_of_plan(graph: Graph, verified: VerifiedPlan) -> Report:
     """Make the report of a plan.
 
     Args:
-        graph: The graph that was planned; the plain curve is its.
+        graph: The graph that was asked to be planned; the plain curve is its. The plan may be of it in row bands.
         verified: The plan, as ``lowtide.verify`` returns it.
     """
     plan, replayed = verified.plan, verified.replay
     plain = _plain_memory(graph)
     notes = [] if plain else [_NO_PLAIN]
     notes += [] if plan.layout is not None else [_NO_LAYOUT]
+    notes += [_IN_BANDS] if _has_bands(graph, verified) else []
     return Report(
         title=graph.name or "unnamed graph",
-        subtitle=f"plan of {len(graph.nodes):,} nodes by planner {plan.planner}",
+        subtitle=f"plan of {_describe_nodes(graph, verified)} by planner {plan.planner}",
         steps=tuple(_steps(verified, plain)),
         step_name="step",
         held_name="plan",
@@ -49,6 +51,15 @@ def report_of_plan(graph: Graph, verified: VerifiedPlan) -> Report:
         facts=_facts(graph, verified, max(plain, default=None)),
         notes=tuple(notes),
     )
+
+
+def _has_bands(graph: Graph, verified: VerifiedPlan) -> bool:
+    return len(verified.graph.nodes) != len(graph.nodes)
+
+
+def _describe_nodes(graph: Graph, verified: VerifiedPlan) -> str:
+    in_bands = f" ({len(verified.graph.nodes):,} in row bands)" if _has_bands(graph, verified) else ""
+    return f"{len(graph.nodes):,} nodes{in_bands}"
 
 
 def _plain_memory(graph: Graph) -> tuple[Bytes, ...]:
@@ -162,7 +173,11 @@ def _facts(graph: Graph, verified: VerifiedPlan, plain_peak_bytes: Bytes | None)
     took = (f"{d / 1e6:.3f} ms" if is_ns else f"{d:,} units" for d in (plan.baseline_duration, plan.duration))
     plain_text, planned_text = took
     figures = [
-        Fact("graph", f"{graph.name or 'unnamed'}, {len(graph.nodes):,} nodes", plan.graph_sha256[:12]),
+        Fact(
+            "graph",
+            f"{graph.name or 'unnamed'}, {_describe_nodes(graph, verified)}",
+            plan.graph_sha256[:12],
+        ),
         Fact("planner", plan.planner, f"seed {plan.seed}, {plan.threads} threads"),
         Fact("status", str(plan.status), describe_scope(plan.scope)),
         Fact("budget", format_bytes(plan.budget_bytes), f"{plan.budget_bytes:,} bytes"),
@@ -176,7 +191,7 @@ def _facts(graph: Graph, verified: VerifiedPlan, plain_peak_bytes: Bytes | None)
         figures.append(Fact("footprint", format_bytes(plan.footprint_bytes), f"{percent:.2f} % fragmentation"))
     return (
         *figures,
-        Fact("plain duration", plain_text),
+        Fact("plain duration", plain_text, "in row bands" if _has_bands(graph, verified) else ""),
         Fact("planned duration", planned_text),
         Fact("TDI", f"{plan.tdi_percent:.3f} %"),
         Fact("bound on TDI", "none" if bound is None else f"{bound:.3f} %"),
