@@ -51,7 +51,7 @@ def render_parts(parts: Sequence[Part], journal: Sequence[Record]) -> str:
     """
     record_by_part = {record["part"]: record for record in journal}
     rows = [_cells(part, record_by_part.get(part.name)) for part in parts]
-    header = ("part", "measures", "results", "minutes", "of CPU", "load before", "measured")
+    header = ("part", "measures", "results", "took", "measured")
     lines = [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows)]
     known = [record_by_part[part.name] for part in parts if part.name in record_by_part]
     minutes = sum(record["seconds"] for record in known) / _SECONDS_PER_MINUTE
@@ -61,15 +61,15 @@ def render_parts(parts: Sequence[Part], journal: Sequence[Record]) -> str:
 
 def _cells(part: Part, record: Record | None) -> tuple[str, ...]:
     files = ", ".join(f"[{file}](../benchmarks/results/{file})" for file in part.files)
-    told = (f"`{part.name}`", f"[{part.measures}]({part.page})", files)
+    told = (part.name, f"[{part.measures}]({part.page})", files)
     if record is None:
-        return (*told, "", "", "", "")
+        return (*told, "", "")
+    minutes, cpu_minutes = (record[name] / _SECONDS_PER_MINUTE for name in ("seconds", "cpu_seconds"))
+    load = record["load_average_at_start"][0]
     return (
         *told,
-        f"{record['seconds'] / _SECONDS_PER_MINUTE:.1f}",
-        f"{record['cpu_seconds'] / _SECONDS_PER_MINUTE:.1f}",
-        f"{record['load_average_at_start'][0]:.1f}",
-        f"{record['started'][:10]} at {record['commit']}",
+        f"{minutes:.1f} min, {cpu_minutes:.1f} of CPU",
+        f"{record['started'][:10]} at {record['commit']}, load {load:.1f} before",
     )
 
 

@@ -83,8 +83,11 @@ def test_the_page_says_how_long_a_part_took() -> None:
     ran = {"part": "one", "seconds": 90.0, "cpu_seconds": 120.0, "load_average_at_start": [0.25, 1, 2]}
     journal = [{**ran, "started": "2026-01-02T03:04:05+00:00", "commit": "abc"}]
     table = render_parts([part_writing("one"), part_writing("two")], journal)
-    assert "[one.jsonl](../benchmarks/results/one.jsonl) | 1.5 | 2.0 | 0.2 | 2026-01-02 at abc |" in table
-    assert "[two.jsonl](../benchmarks/results/two.jsonl) |  |  |  |  |" in table
+    assert (
+        "[one.jsonl](../benchmarks/results/one.jsonl) | 1.5 min, 2.0 of CPU | 2026-01-02 at abc, load 0.2 before |"
+        in table
+    )
+    assert "[two.jsonl](../benchmarks/results/two.jsonl) |  |  |" in table
     assert table.endswith("1 of 2 parts, 2 minutes in all.\n")
 
 
