@@ -79,7 +79,7 @@ _COLUMNS = (
     "identical",
     "LiteRT",
 )
-_TEXTS = ("model", "bands", "identical", "LiteRT")
+_TEXTS = ("model", "bands", "identical")
 
 
 def table(rows: Sequence[Row]) -> str:

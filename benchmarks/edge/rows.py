@@ -103,7 +103,7 @@ _COLUMNS = (
     "in place",
     "LiteRT arena",
 )
-_TEXTS = ("model", "identical", "LiteRT arena")
+_TEXTS = ("model", "identical")
 
 
 def table(rows: Sequence[Row]) -> str:
