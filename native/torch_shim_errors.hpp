@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "lowtide/engine.hpp"
+#include "lowtide/engine_errors.hpp"
 
 namespace lowtide::shim {
 

@@ -90,12 +90,12 @@ std::vector<BlockRow> block_rows(Simulation& simulation, bool may_take_backward)
   for (pool::BlockId id = memory.first(); id != pool::kNone; id = memory[id].next) {
     const pool::Block& block = memory[id];
     bool may_evict = false;
-    if (block.owner >= 0 && block.owner < Engine::kRaw && block.pins == 0) {
+    if (block.owner >= 0 && block.owner < kRaw && block.pins == 0) {
       const auto cell = static_cast<CellId>(block.owner);
       may_evict = simulation.engine().may_evict(cell) &&
                   (may_take_backward || !simulation.engine().cell(cell).backward);
     }
-    rows.emplace_back(block.offset, block.size, block.owner >= Engine::kRaw ? -2 : block.owner, may_evict);
+    rows.emplace_back(block.offset, block.size, block.owner >= kRaw ? -2 : block.owner, may_evict);
   }
   return rows;
 }

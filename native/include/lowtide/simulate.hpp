@@ -9,6 +9,11 @@
 #include <vector>
 
 #include "lowtide/engine.hpp"
+#include "lowtide/engine_config.hpp"
+#include "lowtide/engine_errors.hpp"
+#include "lowtide/engine_events.hpp"
+#include "lowtide/engine_host.hpp"
+#include "lowtide/tape.hpp"
 
 namespace lowtide::online {
 

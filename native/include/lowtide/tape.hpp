@@ -68,7 +68,7 @@ struct Record {
   bool exists = false;
   bool backward = false;
   bool is_awaited = false;  // about to be recomputed
-  std::uint8_t temper = 0;  // where its outputs belong in the pool; see engine.hpp
+  std::uint8_t temper = 0;  // where its outputs belong in the pool; see engine_config.hpp
   std::int32_t living_outputs = 0;
   std::int32_t depth = 0;           // longest chain of records above it
   std::uint32_t session = 0;        // the recomputation that executed it last

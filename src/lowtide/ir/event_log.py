@@ -32,7 +32,7 @@ LogEvent = tuple[int, int, int, int]
 
 
 class LogKind(IntEnum):
-    """As ``EventKind`` in ``native/include/lowtide/engine.hpp``."""
+    """As ``EventKind`` in ``native/include/lowtide/engine_events.hpp``."""
 
     CALL = 0
     RECOMPUTE = 1
