@@ -6,6 +6,7 @@ import copy
 import logging
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ torch = pytest.importorskip("torch", reason="compiles torch models")
 from torch import nn  # noqa: E402
 
 import lowtide  # noqa: E402
+from lowtide import torch_versions  # noqa: E402
 from lowtide.emit import torch_backend  # noqa: E402
 from lowtide.units import format_bytes  # noqa: E402
 
@@ -516,7 +518,8 @@ def test_an_unknown_optimizer_is_said_not_to_count(caplog: pytest.LogCaptureFixt
 
 
 def test_an_untested_torch_is_warned_of_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(torch_backend, "TESTED_TORCH", ("1.0",))
+    monkeypatch.setattr(torch_versions, "TORCH_SUPPORT", replace(torch_versions.TORCH_SUPPORT, tested=((1, 0),)))
+    monkeypatch.setattr(torch_backend, "_logged", set())
     for _ in range(2):
         compiled(nn.Linear(2, 2))
     version = torch.__version__.split("+")[0]

@@ -17,7 +17,7 @@ from lowtide.cli.output import print_table, print_text
 from lowtide.errors import LowtideError, ShimError
 from lowtide.runtime.build import ABOUT_SECONDS, find_built_shim
 from lowtide.runtime.build_compiler import find_compiler
-from lowtide.runtime.torch_versions import TorchStanding, accepted_versions, standing_of, tested_version
+from lowtide.torch_versions import TorchStanding, accepted_versions, standing_of, tested_versions
 from lowtide.units import format_bytes
 
 __all__ = ["SUPPORT_TABLE", "Finding", "Support", "doctor", "torch_finding"]
@@ -50,8 +50,8 @@ class Support:
 
 
 SUPPORT_TABLE = (
-    Support("CPU", "Linux", "2.13", "works", "works"),
-    Support("CPU", "Linux", "2.9 - 2.14, other", "untested", "untested"),
+    Support("CPU", "Linux", "2.13, 2.14", "works", "works"),
+    Support("CPU", "Linux", "2.9 - 2.12", "untested", "untested"),
     Support("CPU", "macOS, Windows", "2.9 - 2.14", "untested", "refused"),
     Support("CUDA", "Linux", "2.9 - 2.14", "untested", "refused"),
     Support("other", "any", "any", "untested", "refused"),
@@ -97,7 +97,7 @@ def torch_finding(version: str | None) -> Finding:
         case TorchStanding.REFUSED:
             return Finding("torch", "refused", f"{version}, accepted is {accepted_versions()}")
         case TorchStanding.UNTESTED:
-            return Finding("torch", "untested", f"{version}, accepted; tested is {tested_version()}")
+            return Finding("torch", "untested", f"{version}, accepted; tested is {tested_versions()}")
         case TorchStanding.TESTED:
             return Finding("torch", "ok", f"{version}, tested")
 

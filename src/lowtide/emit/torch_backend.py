@@ -30,10 +30,10 @@ from lowtide.importers.torch_graph import BOUNDARY_NODE
 from lowtide.importers.torch_joint import import_forward, import_joint
 from lowtide.ir import Graph, InputKind, PlanResult
 from lowtide.referee import VerifiedPlan, baseline
+from lowtide.torch_versions import TorchStanding, standing_of, tested_versions
 from lowtide.units import Budget, format_bytes, parse_budget
 
 __all__ = [
-    "TESTED_TORCH",
     "Compilation",
     "CompileOptions",
     "GraphPlanning",
@@ -45,9 +45,6 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger("lowtide")
-
-TESTED_TORCH = ("2.13",)
-"""Versions of torch (major.minor) with which this release is tested."""
 
 _MARGIN_BYTES = 64 * 1024
 _MARGIN_BYTES_PER_NODE = 512
@@ -373,9 +370,9 @@ def _log_once(message: str) -> None:
 
 def _warn_untested_torch() -> None:
     version = torch.__version__.split("+")[0]
-    if ".".join(version.split(".")[:2]) not in TESTED_TORCH and version not in _logged:
+    if standing_of(version) is not TorchStanding.TESTED and version not in _logged:
         _logged.add(version)
-        _LOG.warning("torch %s is untested with this lowtide; tested: %s", version, ", ".join(TESTED_TORCH))
+        _LOG.warning("torch %s is untested with this lowtide; tested: %s", version, tested_versions())
 
 
 def read_options(

@@ -26,7 +26,7 @@ from lowtide.runtime import build_cache
 from lowtide.runtime.build_compiler import Compiler, find_compiler, first_errors, is_out_of_space, run_compiler
 from lowtide.runtime.build_recipe import Recipe, installed_torch, make_recipe
 from lowtide.runtime.build_source import MODULE_NAME, ShimSource, find_shim_source
-from lowtide.runtime.torch_versions import TorchStanding, accepted_versions, standing_of, tested_version
+from lowtide.torch_versions import TorchStanding, accepted_versions, standing_of, tested_versions
 
 __all__ = ["ABOUT_SECONDS", "BuiltShim", "build_shim", "find_built_shim", "load_shim"]
 
@@ -115,11 +115,11 @@ def _recipe(source: ShimSource | None) -> Recipe:
 def _warn_of_untested(version: str) -> None:
     standing = standing_of(version)
     if standing is TorchStanding.UNTESTED:
-        build_cache.warn_once(f"torch {version} is untested with lowtide's online runtime; tested: {tested_version()}")
+        build_cache.warn_once(f"torch {version} is untested with lowtide's online runtime; tested: {tested_versions()}")
     if standing is TorchStanding.REFUSED:
         build_cache.warn_once(
             f"torch {version} is outside what lowtide's online runtime is made for: {accepted_versions()}; "
-            f"tested: {tested_version()}"
+            f"tested: {tested_versions()}"
         )
 
 

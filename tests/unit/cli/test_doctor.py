@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 import lowtide
 from lowtide.cli import main
 from lowtide.cli.doctor import SUPPORT_TABLE, torch_finding
-from lowtide.runtime.torch_versions import TORCH_SUPPORT
+from lowtide.torch_versions import TORCH_SUPPORT
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[3]
     [
         (None, "missing", "pip install 'lowtide[torch]' to capture and compile models"),
         ("2.13.0+cpu", "ok", "2.13.0+cpu, tested"),
-        ("2.10.1", "untested", "2.10.1, accepted; tested is 2.13"),
+        ("2.14.1+cu130", "ok", "2.14.1+cu130, tested"),
+        ("2.10.1", "untested", "2.10.1, accepted; tested is 2.13, 2.14"),
         ("2.8.0", "refused", "2.8.0, accepted is 2.9 up to, not including, 2.15"),
         ("3.0", "refused", "3.0, accepted is 2.9 up to, not including, 2.15"),
         ("unknown", "refused", "unknown, accepted is 2.9 up to, not including, 2.15"),
@@ -41,7 +42,7 @@ def test_accepted_and_tested_versions_are_those_of_the_package() -> None:
     )
     pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = next(line for line in pins if line.startswith("torch==")).removeprefix("torch==")
-    assert tuple(map(int, pinned.split(".")[:2])) == TORCH_SUPPORT.tested
+    assert tuple(map(int, pinned.split(".")[:2])) == TORCH_SUPPORT.tested[0]
 
 
 def test_online_budget_is_promised_only_where_it_exists() -> None:

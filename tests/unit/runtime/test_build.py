@@ -172,15 +172,16 @@ def test_no_place_at_all(double: ShimSource, tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("version", "text"),
     [
-        ("2.12.1", "torch 2.12.1 is untested with lowtide's online runtime; tested: 2.13"),
+        ("2.12.1", "torch 2.12.1 is untested with lowtide's online runtime; tested: 2.13, 2.14"),
         (
             "2.16.0",
             (
                 "torch 2.16.0 is outside what lowtide's online runtime is made for: 2.9 up to, not including, 2.15; "
-                "tested: 2.13"
+                "tested: 2.13, 2.14"
             ),
         ),
         ("2.13.9+cpu", None),
+        ("2.14.1+cu130", None),
     ],
 )
 def test_one_warning_for_an_untested_torch(

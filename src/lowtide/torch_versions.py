@@ -1,4 +1,4 @@
-"""Which versions of torch lowtide accepts and which its tests run with. Imports no torch."""
+"""Which versions of torch lowtide accepts, and with which its tests have passed. Imports no torch."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["TORCH_SUPPORT", "TorchStanding", "TorchSupport", "accepted_versions", "standing_of", "tested_version"]
+__all__ = ["TORCH_SUPPORT", "TorchStanding", "TorchSupport", "accepted_versions", "standing_of", "tested_versions"]
 
 
 @dataclass(frozen=True, slots=True)
 class TorchSupport:
-    """Versions (major, minor): accepted from ``oldest`` up to, not including, ``first_refused``; ``tested`` by CI."""
+    """Versions (major, minor).
+
+    Attributes:
+        oldest: The first that is accepted.
+        first_refused: The first after the accepted ones.
+        tested: With which all tests of training have passed: the one that CI runs, then those that were tried by hand.
+    """
 
     oldest: tuple[int, int]
-    tested: tuple[int, int]
     first_refused: tuple[int, int]
+    tested: tuple[tuple[int, int], ...]
 
 
-TORCH_SUPPORT = TorchSupport(oldest=(2, 9), tested=(2, 13), first_refused=(2, 15))
+TORCH_SUPPORT = TorchSupport(oldest=(2, 9), first_refused=(2, 15), tested=((2, 13), (2, 14)))
 
 
 class TorchStanding(Enum):
@@ -26,7 +32,7 @@ class TorchStanding(Enum):
 
     TESTED = "tested"
     UNTESTED = "untested"
-    """In the accepted range, but no test runs with it."""
+    """In the accepted range, but no test has run with it."""
     REFUSED = "refused"
     """Outside the accepted range."""
 
@@ -41,12 +47,12 @@ def standing_of(version: str) -> TorchStanding:
     found = None if match is None else (int(match[1]), int(match[2]))
     if found is None or not TORCH_SUPPORT.oldest <= found < TORCH_SUPPORT.first_refused:
         return TorchStanding.REFUSED
-    return TorchStanding.TESTED if found == TORCH_SUPPORT.tested else TorchStanding.UNTESTED
+    return TorchStanding.TESTED if found in TORCH_SUPPORT.tested else TorchStanding.UNTESTED
 
 
-def tested_version() -> str:
-    """The version that tests run with, e.g. ``"2.13"``."""
-    return _dotted(TORCH_SUPPORT.tested)
+def tested_versions() -> str:
+    """The versions with which tests have passed, e.g. ``"2.13, 2.14"``."""
+    return ", ".join(map(_dotted, TORCH_SUPPORT.tested))
 
 
 def accepted_versions() -> str:
