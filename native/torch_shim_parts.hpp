@@ -4,8 +4,8 @@
 //   keys, the first that a tensor has decides:   ... NestedTensor  SparseCsr  Sparse  Mkldnn  [the hook]  Quantized  CPU
 //
 // Kernels at the keys before the hook read the parts, which may be absent, and write into results whose recipes know
-// nothing of that. So while a budget is on each of these kernels is wrapped (torch_shim.cpp): arguments and their parts are
-// resident and locked while it runs, the hook is off within it, and what it makes is never recomputed.
+// nothing of that. So while a budget is on each of these kernels is wrapped (torch_shim_wrap.hpp): arguments and their
+// parts are resident and locked while it runs, the hook is off within it, and what it makes is never recomputed.
 #pragma once
 
 #include <ATen/NestedTensorImpl.h>
