@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lowtide.comparison.options import ComparisonOptions
 from lowtide.comparison.peers import ARENA_PEAK, PEERS
@@ -23,17 +23,17 @@ from lowtide.comparison.rows import EAGER, Cell, Kind, Outcome, Row
 from lowtide.errors import LowtideError
 from lowtide.ir.serde import compact_json
 from lowtide.measure.errors import ChildFailed, MeterUnavailable
-from lowtide.measure.subprocesses import measure_in_subprocess
 from lowtide.units import Bytes, parse_budget
 
 if TYPE_CHECKING:
     from lowtide.measure.training_types import TrainingResult, TrainingRun
 
-__all__ = ["measured_cells", "run_measured", "train_twice"]
+__all__ = ["measured_cells", "run_measured"]
 
 _NUM_STEPS = 4
 _NUM_TRIES = 3  # what lies outside an arena depends a little on what is evicted
 _TIMEOUT_SECONDS = 1800.0
+_TOO_LITTLE = {"LowtideOutOfMemory", "UnitError"}  # an arena below the least that there can be is refused
 _OUTCOME_BY_ERROR = {
     "InfeasibleBudget": Outcome.INFEASIBLE,
     "NoPlanFound": Outcome.TIMEOUT,
@@ -113,11 +113,11 @@ def _train_within(
 ) -> TrainingResult:
     """Once; or until it is within the budget, where the peer's own counts less than the meter.
 
-    Where less does not suffice to train at all, the last that did is what it took: over the budget.
+    Where less does not suffice to train at all, or never fits, the lowest peak is what it took: over the budget.
     """
-    result = _train(_training_run(cell, options, budget_bytes, eager_peak_bytes), should_stop)
+    result = best = _train(_training_run(cell, options, budget_bytes, eager_peak_bytes), should_stop)
     if budget_bytes is None or not PEERS[cell.method].makes_room:
-        return result
+        return best
     given_bytes = budget_bytes
     for _ in range(_NUM_TRIES - 1):
         over_bytes = _peak_bytes(result) - budget_bytes
@@ -126,9 +126,12 @@ def _train_within(
         given_bytes -= over_bytes
         try:
             result = _train(_training_run(cell, options, given_bytes, eager_peak_bytes), should_stop)
-        except ChildFailed:
+        except ChildFailed as error:
+            if error.error_type not in _TOO_LITTLE:
+                raise
             break
-    return result
+        best = min(best, result, key=_peak_bytes)
+    return best
 
 
 def _peak_bytes(result: TrainingResult) -> Bytes:
@@ -154,32 +157,12 @@ def _training_run(
     )
 
 
-def train_twice(*, run: dict[str, Any]) -> dict[str, Any]:
-    """Runs in the child: a training, and whether another one computes the same bits.
-
-    Args:
-        run: As ``TrainingRun.to_json`` makes it.
-
-    Returns:
-        ``{"result": of the first, "repeats": bool}``.
-    """
-    from lowtide.measure.torch_training import TrainingRun, compare_results, run_training
-
-    first, second = (run_training(TrainingRun(**run)) for _ in range(2))
-    return {"result": first.to_json(), "repeats": not compare_results(first, second)}
-
-
 def _train_eager(run: TrainingRun, should_stop: Callable[[], bool]) -> tuple[TrainingResult, bool]:
-    """Where plain torch does not repeat, nobody can be blamed for other bits."""
-    from lowtide.measure.training_types import TrainingResult
+    """Train in two processes: where plain torch does not repeat, nobody can be blamed for other bits."""
+    from lowtide.measure.torch_training import compare_results
 
-    answer = measure_in_subprocess(
-        f"{__name__}:{train_twice.__name__}",
-        kwargs={"run": run.to_json()},
-        timeout_seconds=_TIMEOUT_SECONDS,
-        should_stop=should_stop,
-    )
-    return TrainingResult.from_json(answer["result"]), bool(answer["repeats"])
+    first, second = (_train(run, should_stop) for _ in range(2))
+    return first, not compare_results(first, second)
 
 
 def _train(run: TrainingRun, should_stop: Callable[[], bool]) -> TrainingResult:

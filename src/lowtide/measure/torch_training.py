@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -72,7 +74,8 @@ def compile_with_backend(
 def run_training(run: TrainingRun) -> TrainingResult:
     """Trains in this process. Bytes are measured only if the malloc meter is active here.
 
-    torch's generator and number of threads are as before afterwards.
+    All random numbers, those of the function that makes the model included, are drawn from the run's seed: the same run
+    is the same training in every process. Generators and torch's number of threads are as before afterwards.
 
     Args:
         run: What to train.
@@ -83,7 +86,7 @@ def run_training(run: TrainingRun) -> TrainingResult:
     Raises:
         InputError: The run names something that does not exist or does not fit.
     """
-    with _quiet_torch(num_threads=run.num_threads), torch.random.fork_rng(devices=[]):
+    with _quiet_torch(num_threads=run.num_threads), _seeded(run.seed):
         trainer = _build_trainer(run)
         prepare_seconds = trainer.prepare()
         torch.manual_seed(run.seed)
@@ -212,6 +215,22 @@ def _quiet_torch(*, num_threads: int) -> Iterator[None]:
         torch.set_num_threads(previous_threads)
         if was_collecting:
             gc.enable()
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seeds the generators of Python, numpy and torch: models are made with either."""
+    python_state = random.getstate()
+    numpy_state = np.random.get_state()  # noqa: NPY002  (the generator that models draw from)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
 
 
 def _build_trainer(run: TrainingRun) -> _Trainer:

@@ -13,6 +13,7 @@ from lowtide.comparison.options import ComparisonOptions, choose_options
 from lowtide.comparison.peers import PEERS
 from lowtide.comparison.rows import Cell, Kind, Outcome, Row
 from lowtide.measure.errors import ChildFailed, MeterUnavailable
+from lowtide.measure.numerics import TensorDigest
 from lowtide.measure.training_types import StepResult, TrainingResult, TrainingRun
 
 EAGER = Row(
@@ -94,7 +95,9 @@ def test_bytes_in_an_arena_count(options: ComparisonOptions, monkeypatch: pytest
     assert run_measured(cell("lowtide.budget", "60%"), options, EAGER).peak_bytes == 5_910
 
 
-def train_in_arenas(monkeypatch: pytest.MonkeyPatch, *, outside: list[int], smallest: int = 0) -> list[Any]:
+def train_in_arenas(
+    monkeypatch: pytest.MonkeyPatch, *, outside: list[int], smallest: int = 0, error_type: str = "LowtideOutOfMemory"
+) -> list[Any]:
     """Trainings that fill the arena they are given, with that many bytes outside, one run after the other."""
     runs: list[TrainingRun] = []
 
@@ -105,7 +108,7 @@ def train_in_arenas(monkeypatch: pytest.MonkeyPatch, *, outside: list[int], smal
         )
         runs.append(run)
         if arena_bytes < smallest:
-            raise ChildFailed("no", target="t", error_type="LowtideOutOfMemory", child_traceback="", return_code=0)
+            raise ChildFailed("no", target="t", error_type=error_type, child_traceback="", return_code=0)
         report = {"arena_peak_bytes": arena_bytes}
         return TrainingResult(run=run, steps=(step, step), prepare_seconds=0.0, digests={}, tensors=None, report=report)
 
@@ -124,7 +127,40 @@ def test_no_more_tries_than_three(options: ComparisonOptions, monkeypatch: pytes
     runs = train_in_arenas(monkeypatch, outside=[100, 200, 300])
     row = run_measured(cell("lowtide.budget", "60%"), options, EAGER)
     assert len(runs) == 3
-    assert (row.outcome, row.peak_bytes) == (Outcome.OVER, 6_100)
+    assert (row.outcome, row.peak_bytes) == (Outcome.OVER, 6_000 + 100)
+
+
+def test_of_tries_that_all_are_over_the_lowest_counts(
+    options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = train_in_arenas(monkeypatch, outside=[20, 400, 900])
+    row = run_measured(cell("lowtide.budget", "60%"), options, EAGER)
+    assert [run.prepare_options["budget_bytes"] for run in runs] == [6_000, 5_980, 5_600]
+    assert (row.outcome, row.peak_bytes) == (Outcome.OVER, 6_020)
+
+
+def test_a_try_that_crashes_is_no_result(options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_in_arenas(monkeypatch, outside=[100, 0], smallest=5_950, error_type="ZeroDivisionError")
+    assert run_measured(cell("lowtide.budget", "60%"), options, EAGER).outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize(("is_same", "bits"), [(True, True), (False, False)])
+def test_eager_is_trained_in_two_processes_to_see_whether_it_repeats(
+    options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch, *, is_same: bool, bits: bool
+) -> None:
+    hashes = iter(("same", "same" if is_same else "other"))
+    step = StepResult(loss=1.0, wall_seconds=9.0, cpu_seconds=2.0, start_bytes=0, peak_bytes=10, end_bytes=0)
+
+    def train(run: TrainingRun, _: object) -> TrainingResult:
+        digests = {"loss": TensorDigest(dtype="float32", shape=(), sha256=next(hashes))}
+        return TrainingResult(
+            run=run, steps=(step, step), prepare_seconds=0.0, digests=digests, tensors=None, report={}
+        )
+
+    monkeypatch.setattr(measured, "_train", train)
+    row = run_measured(cell("eager"), options, None)
+    assert (row.outcome, row.bits is not None) == (Outcome.COMPLETED, bits)
+    assert next(hashes, None) is None
 
 
 def test_where_a_smaller_arena_does_not_do_the_row_is_over_the_budget(

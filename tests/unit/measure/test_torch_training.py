@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the harness trains torch models")
@@ -129,6 +131,18 @@ def test_plain_torch_that_does_not_repeat_is_told() -> None:
         "plain torch does not repeat 'training_examples:unrepeatable' (float32, 1 threads): "
     )
     assert "the first is step0.loss: bits sha256 " in str(caught.value)
+
+
+def test_the_seed_decides_what_a_function_draws_that_does_not_seed() -> None:
+    def states() -> list[str]:
+        numpy_state = np.random.get_state()  # noqa: NPY002
+        return [str(state) for state in (torch.get_rng_state().tolist(), random.getstate(), numpy_state[1].tolist())]
+
+    before = states()
+    first, again, other = (run_training(_run("drawn_at_random", seed=seed)) for seed in (1, 1, 2))
+    assert compare_results(first, again) == ()
+    assert {difference.name.split(".")[1] for difference in compare_results(first, other)} >= {"loss", "parameter"}
+    assert states() == before
 
 
 def test_seed_decides_dropout() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,6 +30,13 @@ def scale(*, value: float = 1.0) -> tuple[nn.Module, tuple[Tensor, ...]]:
 def scale_with_loss() -> tuple[nn.Module, tuple[Tensor, ...], Any]:
     model, inputs = scale()
     return model, inputs, lambda output: output.sum()
+
+
+def drawn_at_random() -> tuple[nn.Module, tuple[Tensor, ...], Any]:
+    """A model as users write them: weights from torch, inputs from numpy, a factor from Python, no seed."""
+    factor = random.random()
+    inputs = torch.from_numpy(np.random.random((2, 4)).astype("float32"))  # noqa: NPY002
+    return nn.Linear(4, 4), (inputs,), lambda output: factor * output.sum()
 
 
 class _Retain(nn.Module):
