@@ -1,11 +1,11 @@
-"""``python -m benchmarks``: every benchmark, one after the other, into a folder; called again, it goes on.
+"""``python -m benchmarks``: every benchmark, one after the other, into folders of their own; called again, it goes on.
 
     python -m benchmarks --list             what there is, and how long it took where it was published
     python -m benchmarks --short            a look at each: some minutes (``make bench``)
     python -m benchmarks --publish          all of it, then pages and README from it: hours (``make bench-full``)
     python -m benchmarks --part edge        one of them
 
-What ended well is not measured again unless ``--again`` says so; what was interrupted starts over, or goes on where
+What ended well is kept, unless ``--again`` says to measure it anew; what was interrupted starts over, or goes on where
 it can (comparison, planner). A part that fails stops none of the others. ``--publish`` copies what ended well into
 benchmarks/results, and has pages and README written from that.
 """
@@ -13,26 +13,20 @@ benchmarks/results, and has pages and README written from that.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from benchmarks.machine import children_cpu_seconds, commit
-from benchmarks.suite import JOURNAL, OUT, PAGES, PARTS, Part
+from benchmarks.journal import Journal, Record, lock_folder
+from benchmarks.publishing import publish
+from benchmarks.running import Stopped, run_part
+from benchmarks.suite import PARTS, Part
 
 _ROOT = Path(__file__).parents[1]
 _RESULTS = _ROOT / "benchmarks" / "results"
 _SECONDS_PER_MINUTE = 60.0
-
-Record = dict[str, Any]
 
 
 def main() -> int:
@@ -42,19 +36,37 @@ def main() -> int:
     if options.short and options.publish:
         parser.error("--publish: a look in short is nothing to publish")
     parts = [part for part in PARTS if options.part is None or part.name in options.part]
-    if options.short:
-        parts = [part for part in parts if part.short]
     if options.list:
         print(_listing(parts))
         return 0
-    output = options.output or _ROOT / "build" / ("bench" if options.short else "bench-full")
-    output.mkdir(parents=True, exist_ok=True)
-    failed = run_parts(parts, output, is_short=options.short, is_again=options.again)
-    if failed is None:
-        print(f"stopped; the same command goes on. Results: {output}", file=sys.stderr)
+    if options.short:
+        if longer := [part.name for part in parts if not part.short]:
+            _say(f"no short look at: {', '.join(longer)}")
+        parts = [part for part in parts if part.short]
+    output = (options.output or _ROOT / "build" / ("bench" if options.short else "bench-full")).resolve()
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        lock = lock_folder(output)
+    except OSError as error:
+        parser.error(f"-o {output}: {error.strerror}")
+    with lock:
+        return _run(parts, output, options)
+
+
+def _run(parts: Sequence[Part], output: Path, options: argparse.Namespace) -> int:
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    try:
+        failed = run_parts(parts, output, is_short=options.short, is_again=options.again)
+    except Stopped:
+        print(f"stopped; the same command goes on, --again apart. Results: {output}", file=sys.stderr)
         return 130
     if options.publish:
-        publish([part for part in parts if part.name not in failed], output)
+        try:
+            failed += publish([part for part in parts if part.name not in failed], output, _RESULTS)
+        except subprocess.CalledProcessError as error:
+            print(f"a page could not be written: {' '.join(map(str, error.cmd[1:]))}", file=sys.stderr)
+            return 1
     if failed:
         print(f"failed: {', '.join(failed)}. The same command tries them again; results: {output}", file=sys.stderr)
     print(output)
@@ -75,115 +87,48 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run_parts(parts: Sequence[Part], output: Path, *, is_short: bool, is_again: bool) -> list[str] | None:
+def run_parts(parts: Sequence[Part], output: Path, *, is_short: bool, is_again: bool) -> list[str]:
     """Run them, and note each in the journal of the folder.
 
     Args:
         parts: What is to be measured.
-        output: Where results go.
+        output: Where results go, those of a part into a folder of its name.
         is_short: A look at each.
         is_again: Also what the journal says has ended well.
 
     Returns:
-        Names of those that failed, or None after Ctrl-C.
+        Names of those that failed.
+
+    Raises:
+        Stopped: Ctrl-C, or a signal like it.
     """
-    done = set() if is_again else _done(output, is_short=is_short)
-    todo = [part for part in parts if part.name not in done]
-    if len(todo) < len(parts):
-        _say(f"kept: {', '.join(part.name for part in parts if part.name in done)} (--again measures it anew)")
+    journal = Journal(output)
+    if is_again:
+        for part in parts:
+            journal.void(part)
+    todo = [part for part in parts if not journal.is_done(part, is_short=is_short)]
+    if kept := [part.name for part in parts if part not in todo]:
+        _say(f"kept: {', '.join(kept)} (--again measures it anew)")
     failed: list[str] = []
     for index, part in enumerate(todo):
         left = "" if is_short else _time_left(todo[index:])
         _say(f"part {index + 1} of {len(todo)}: {part.name}, {part.measures}{left}")
-        if is_again:
-            _remove(part, output)
-        record = _run_part(part, output, is_short=is_short)
-        if record is None:
-            return None
-        with (output / JOURNAL).open("a", encoding="utf-8") as journal:
-            print(json.dumps(record), file=journal)
+        record = run_part(part, output, journal, is_short=is_short)
         if record["exit_code"]:
             failed.append(part.name)
         _say(f"part {index + 1} of {len(todo)}: {part.name} took {_minutes(record['seconds'])}")
     return failed
 
 
-def _run_part(part: Part, output: Path, *, is_short: bool) -> Record | None:
-    """Its line for the journal; None if somebody pressed Ctrl-C."""
-    began = time.perf_counter()
-    cpu_began = children_cpu_seconds()
-    record: Record = {
-        "part": part.name,
-        "is_short": is_short,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
-        "load_average_at_start": [round(load, 2) for load in os.getloadavg()],
-    }
-    exit_code = 0
-    for command in part.short if is_short else part.commands:
-        arguments = [argument.replace(OUT, str(output)) for argument in command]
-        try:
-            exit_code = exit_code or subprocess.run([sys.executable, *arguments], cwd=_ROOT, check=False).returncode
-        except KeyboardInterrupt:
-            return None
-        if exit_code in (130, -signal.SIGINT):
-            return None
-    seconds, cpu_seconds = time.perf_counter() - began, children_cpu_seconds() - cpu_began
-    return {**record, "exit_code": exit_code, "seconds": round(seconds, 1), "cpu_seconds": round(cpu_seconds, 1)}
-
-
-def publish(parts: Sequence[Part], output: Path) -> None:
-    """Copy what parts left in a folder into benchmarks/results, and write pages and README from that.
-
-    Raises:
-        CalledProcessError: A page could not be written.
-    """
-    measured = (record for record in _read_journal(output) if record["exit_code"] == 0 and not record["is_short"])
-    journal = {record["part"]: record for record in (*_read_journal(_RESULTS), *measured)}
-    for part in parts:
-        for file in part.files:
-            if (output / file).is_file():
-                _copy(output / file, _RESULTS / file, is_added_to=part.is_added_to)
-    (_RESULTS / JOURNAL).write_text("".join(json.dumps(record) + "\n" for record in journal.values()), encoding="utf-8")
-    for page in PAGES:
-        subprocess.run([sys.executable, *page], cwd=_ROOT, check=True)
-    _say(f"published: {', '.join(part.name for part in parts)}; git diff shows what has changed")
-
-
-def _copy(source: Path, target: Path, *, is_added_to: bool) -> None:
-    if not is_added_to or not target.is_file():
-        shutil.copyfile(source, target)
-        return
-    rows = source.read_text(encoding="utf-8")
-    if not target.read_text(encoding="utf-8").endswith(rows):  # published before
-        with target.open("a", encoding="utf-8") as results:
-            results.write(rows)
-
-
-def _remove(part: Part, output: Path) -> None:
-    for file in part.files:
-        (output / file).unlink(missing_ok=True)
-
-
-def _done(output: Path, *, is_short: bool) -> set[str]:
-    """What ended well the last time that it was measured."""
-    is_well = {
-        record["part"]: record["exit_code"] == 0 for record in _read_journal(output) if record["is_short"] == is_short
-    }
-    return {name for name, well in is_well.items() if well}
-
-
-def _read_journal(folder: Path) -> list[Record]:
-    path = folder / JOURNAL
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return [json.loads(line) for line in lines]
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _listing(parts: Sequence[Part]) -> str:
-    published = {record["part"]: record for record in _read_journal(_RESULTS)}
+    published = Journal(_RESULTS)
     lines = []
     for part in parts:
-        record = published.get(part.name)
+        record = published.last(part)
         took = "" if record is None else f"{_minutes(record['seconds'])} on {record['started'][:10]}"
         lines.append(f"{part.name:16} {took:22} {part.measures}")
     return "\n".join(lines)
@@ -191,10 +136,12 @@ def _listing(parts: Sequence[Part]) -> str:
 
 def _time_left(parts: Sequence[Part]) -> str:
     """How long these took where they were published; nothing where one of them was not."""
-    seconds_by_part = {record["part"]: record["seconds"] for record in _read_journal(_RESULTS)}
-    if not all(part.name in seconds_by_part for part in parts):
+    published = Journal(_RESULTS)
+    records: list[Record | None] = [published.last(part) for part in parts]
+    if None in records:
         return ""
-    return f" (all that is left took {_minutes(sum(seconds_by_part[part.name] for part in parts))} when published)"
+    seconds = sum(record["seconds"] for record in records if record is not None)
+    return f" (all that is left took {_minutes(seconds)} when published)"
 
 
 def _minutes(seconds: float) -> str:

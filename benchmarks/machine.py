@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+_ROOT = Path(__file__).resolve().parents[1]
+
 __all__ = ["children_cpu_seconds", "commit", "describe_run"]
 
 
@@ -40,20 +42,23 @@ def describe_run(kind: str, *, packages: Sequence[str] = ("lowtide",), version: 
 
 def commit() -> str:
     """What the working tree is at, with ``-dirty`` where it differs from that."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or "unknown"
+    if _git("rev-parse", "--show-toplevel") != str(_ROOT):  # no checkout, or a copy within another project's
+        return "unknown"
+    return _git("describe", "--always", "--dirty") or "unknown"
 
 
 def children_cpu_seconds() -> float:
     """CPU time of all processes that this one has started and that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # no git here
+        return ""
+    return done.stdout.strip()
 
 
 def _version(package: str) -> str | None:

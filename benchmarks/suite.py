@@ -29,6 +29,7 @@ class Part:
         short: The same for a look that takes less than a minute or two; none where there is none so small.
         files: What it leaves there.
         page: Where its figures are told of, in docs.
+        goes_on: Whether its commands, called again, go on with what they find there.
         is_added_to: Whether what is published keeps the rows that these do not replace.
     """
 
@@ -38,6 +39,7 @@ class Part:
     short: tuple[Command, ...] = ()
     files: tuple[str, ...]
     page: str
+    goes_on: bool = False
     is_added_to: bool = False
 
 
@@ -115,6 +117,7 @@ PARTS: tuple[Part, ...] = (
                 *("-o", OUT),
             ),
         ),
+        goes_on=True,
         files=("comparison_runs.jsonl", "comparison_unet.jsonl", "comparison_gpt2.jsonl"),
         page="benchmarks.md#benchmarks-everybody-beside-each-other",
     ),
@@ -133,6 +136,7 @@ PARTS: tuple[Part, ...] = (
         short=(_module("planner", "--short", "-o", f"{OUT}/planner.jsonl"),),
         files=("planner.jsonl",),
         page="benchmarks.md#benchmarks-planners",
+        goes_on=True,
         is_added_to=True,
     ),
     Part(
