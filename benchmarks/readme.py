@@ -114,7 +114,8 @@ def render_edge(tflite: Sequence[Record], onnx: Sequence[Record], executorch: Se
     num_op_bound = sum(model["is_op_bound"] for model in others)
     header = ("on TensorFlow Lite Micro", "arena", "planned", "less", "recomputed", "TDI")
     return _table(header, rows) + (
-        f"\nThe {len(rows)} largest gains; TDI is the [total duration increase](docs/glossary.md) by the cost model. Of {len(models)} models the arena of {len(smaller)} becomes smaller, by "
+        f"\nThe {len(rows)} largest gains; TDI is the [total duration increase](docs/glossary.md) by the cost model. "
+        f"Of {len(models)} models the arena of {len(smaller)} becomes smaller, by "
         f"{median(map(_saved_percent, smaller)):.0f} % in the median, with the same outputs to the bit in {num_equal} "
         f"of {len(smaller)}. Of the other {len(others)}, {num_op_bound} are op-bound: one operator needs what lives at "
         f"the peak, and no plan helps. {_onnx_sentence(onnx)} {_executorch_sentence(executorch)} Reproduce: "
