@@ -22,7 +22,7 @@ from lowtide.cli.output import (
     print_text,
 )
 from lowtide.cli.sources import EXECUTORCH
-from lowtide.cli.targets import add_working_folder_to_path, is_target, read_target
+from lowtide.cli.targets import add_working_folder_to_path, is_target, read_target, refuse_python_file
 from lowtide.errors import InputError, PlanRejected
 from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
 from lowtide.measure import ChildFailed
@@ -56,11 +56,12 @@ def import_target(source: str, *, is_profiled: bool = True) -> ExecutorchImport:
         InputError: There is no such function, it raises, or it returns something else.
         MissingDependency: The extra ``executorch`` is not installed.
     """
+    prefix = next((prefix for prefix in EXECUTORCH if source.startswith(prefix)), "")
+    target = source.removeprefix(prefix)
+    refuse_python_file(target, prefix=prefix)
     from lowtide.importers.executorch import import_executorch
     from lowtide.importers.executorch_lowering import export_for_executorch
 
-    prefix = next((prefix for prefix in EXECUTORCH if source.startswith(prefix)), "")
-    target = source.removeprefix(prefix)
     model, inputs, _ = read_target(target)
     if not hasattr(model, "named_parameters"):
         raise InputError(f"{target}: the model is of type {type(model).__name__}, ExecuTorch takes a torch.nn.Module")

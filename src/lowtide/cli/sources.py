@@ -59,6 +59,7 @@ def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
     """
     if dims and not source.lower().endswith(".onnx"):
         raise InputError(f"--dim {dims[0]!r}: only .onnx files leave dimensions open, SOURCE is {source!r}")
+    _refuse_misplaced_prefix(source)
     if source.startswith(_GENERATE):
         from lowtide.importers.generate import graph_from_spec
 
@@ -90,6 +91,14 @@ def load_source(source: str, *, dims: Sequence[str] = ()) -> Graph:
     if is_target(source):
         return capture_target(source, inference=False, costs="profiled")
     raise InputError(f"SOURCE {_shortened(source)!r} is no file: give {_FILES}, generate:SPEC, or pkg.module:function")
+
+
+def _refuse_misplaced_prefix(source: str) -> None:
+    """Say what a prefix is for to whom wrote it before something else; a module may be called ``machine``."""
+    for prefix, ending in ((IN_PLACE, ".tflite"), (MACHINE, ".onnx")):
+        is_function = is_target(source) and not source.lower().endswith((".py", ".tflite"))
+        if source.startswith(prefix) and not source.lower().endswith(ending) and not is_function:
+            raise InputError(f"SOURCE {_shortened(source)!r}: {prefix} stands before {ending} files only")
 
 
 def is_tflite(source: str | Path) -> bool:

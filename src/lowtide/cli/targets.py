@@ -81,29 +81,48 @@ def is_target(text: str) -> bool:
 
 def full_name(target: str) -> str:
     """``lowtide.models:unet`` for ``model:unet``, unless there is a module ``model``; anything else as it is."""
-    if not target.startswith(_MODEL) or "model" in sys.modules or importlib.util.find_spec("model") is not None:
+    if not target.startswith(_MODEL) or _has_functions(_MODEL.removesuffix(":")):
         return target
     return f"lowtide.models:{target.removeprefix(_MODEL)}"
 
 
-def refuse_python_file(text: str) -> None:
+def _has_functions(module: str) -> bool:
+    """Whether there is such a module, and not just a folder (of weights, say), which Python imports, too."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except ValueError:  # imported, but it does not say from where
+        return True
+    return spec is not None and (spec.origin is not None or spec.submodule_search_locations is None)
+
+
+def refuse_python_file(text: str, *, prefix: str = "") -> None:
     """Say how the function in a file is named to whom named the file: ``train.py``, or ``train.py:make``.
+
+    Args:
+        text: SOURCE, without the prefix.
+        prefix: What stood before it and belongs before the function's name, too, such as ``executorch:``.
 
     Raises:
         InputError: It is one.
     """
-    named = re.fullmatch(r"(?P<file>.+\.py)(?::(?P<function>\w*))?", text, flags=re.DOTALL)
+    named = re.fullmatch(r"(?P<file>.+?\.py)(?::(?P<function>.*))?", text.removeprefix(_MODEL), flags=re.DOTALL)
     if named is None:
         return
-    path = Path(named["file"]).with_suffix("")
-    is_near = all(part.isidentifier() for part in path.parts)
-    function = named["function"] or "make"
-    module = ".".join(path.parts) if is_near else path.name
+    path = Path(named["file"])
+    folders, stem = path.parent.parts, path.stem
+    module = stem if stem.isidentifier() else re.sub(r"\W|^(?=\d)", "_", stem)
+    is_near = all(folder.isidentifier() for folder in folders)
+    rename = "" if module == stem else f"rename it to {module:.200}.py, which can be imported, and "
+    name = f"{prefix}{'.'.join((*folders, module)) if is_near else module}:{_function_or_example(named['function'])}"
     place = "" if is_near else f" from {str(path.parent)!r:.200}"
     raise InputError(
-        f"{text!r:.200} is a Python file: write module:function, e.g. {module}:{function}{place}; "
+        f"{prefix + text!r:.200} is a Python file: {rename}write module:function, e.g. {name}{place}; "
         f"the function {_RETURNS}"
     )
+
+
+def _function_or_example(name: str | None) -> str:
+    return name if name and all(part.isidentifier() for part in name.split(".")) else "make"
 
 
 def _find_function(target: str) -> Callable[[], Any]:
@@ -122,6 +141,8 @@ def _find_function(target: str) -> Callable[[], Any]:
         if not hasattr(found, name):
             near = difflib.get_close_matches(name, dir(found), n=1, cutoff=0.8)
             hint = f", but {near[0]!r}" if near else ""
+            if target.startswith(_MODEL):  # a module of the user's own comes first
+                hint += f"; lowtide's own models are in lowtide.models, e.g. lowtide.models:{attribute}"
             raise InputError(f"{target}: module {module_name!r} has no {attribute!r}{hint}")
         found = getattr(found, name)
     if not callable(found):

@@ -125,16 +125,67 @@ _RETURNS = "must return (model, example_inputs) or (model, example_inputs, loss_
         ("nets/tcn.py", "nets.tcn:make"),
         ("/nets/tcn.py", "tcn:make from '/nets'"),
         ("../my-nets/tcn.py:", "tcn:make from '../my-nets'"),
+        ("tcn.py:Net.make", "tcn:Net.make"),
+        ("tcn.py:my-net", "tcn:make"),
+        ("model:tcn.py", "tcn:make"),
+        ("executorch:tcn.py", "executorch:tcn:make"),
+        ("executorch-xnnpack:nets/tcn.py:net", "executorch-xnnpack:nets.tcn:net"),
     ],
 )
 def test_a_python_file_is_told_how_its_function_is_named(
     workplace: Path, capsys: pytest.CaptureFixture[str], source: str, name: str
 ) -> None:
-    Path("tcn.py").write_text("def make(): ...\n", encoding="utf-8")
+    Path("tcn.py").write_text("raise RuntimeError('imported')\n", encoding="utf-8")
     told = f"lowtide: {source!r} is a Python file: write module:function, e.g. {name}; the function {_RETURNS}\n"
-    for command in (["plan", source], ["simulate", source, "--budget", "50%"], ["capture", source, "-o", "graph.json"]):
+    commands = [["plan", source], ["simulate", source, "--budget", "50%"], ["capture", source, "-o", "graph.json"]]
+    for command in commands[: 2 if source.startswith("executorch") else 3]:
         assert main(command) == 2
         assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize(
+    ("source", "renamed", "name"),
+    [
+        ("my-tcn.py", "my_tcn.py", "my_tcn:make"),
+        ("nets/tcn.v2.py:net", "tcn_v2.py", "nets.tcn_v2:net"),
+        ("my-nets/2tcn.py", "_2tcn.py", "_2tcn:make from 'my-nets'"),
+        ("executorch:my-tcn.py", "my_tcn.py", "executorch:my_tcn:make"),
+    ],
+)
+def test_a_python_file_that_cannot_be_imported_is_to_be_renamed(source: str, renamed: str, name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        sources.load_source(source)
+    assert str(caught.value) == (
+        f"{source!r} is a Python file: rename it to {renamed}, which can be imported, and write module:function, "
+        f"e.g. {name}; the function {_RETURNS}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("in-place:train.py", "in-place: stands before .tflite files only"),
+        ("in-place:model.onnx", "in-place: stands before .tflite files only"),
+        ("in-place:train:make", "in-place: stands before .tflite files only"),
+        ("machine:train.py", "machine: stands before .onnx files only"),
+        ("machine:model.tflite", "machine: stands before .onnx files only"),
+    ],
+)
+def test_a_prefix_before_something_else_is_told_what_it_is_for(source: str, told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        sources.load_source(source)
+    assert str(caught.value) == f"SOURCE {source!r}: {told}"
+
+
+def test_a_module_may_be_called_as_a_prefix_is(
+    targets: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("machine.py").write_text(TARGETS, encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "machine", raising=False)
+    importlib.invalidate_caches()
+    assert main(["plan", "machine:number"]) == 2
+    assert capsys.readouterr().err == "lowtide: machine:number is of type int, not a function\n"
+    monkeypatch.delitem(sys.modules, "machine", raising=False)
 
 
 def test_a_name_that_is_nearly_there_is_told(targets: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,6 +199,8 @@ def test_model_is_one_of_lowtide_unless_there_is_a_module_of_that_name(
     monkeypatch.setattr(api, "capture", lambda *_, **__: load_graph("four.json"))
     monkeypatch.delitem(sys.modules, "model", raising=False)
     assert full_name("model:unet_tiny") == "lowtide.models:unet_tiny"
+    Path("model").mkdir()  # of weights: no module, though Python would import it
+    importlib.invalidate_caches()
     for command in (["plan", "model:unet_tiny"], ["capture", "model:unet_tiny", "-o", "graph.json"]):
         assert main(command) == 0
     capsys.readouterr()
@@ -157,6 +210,12 @@ def test_model_is_one_of_lowtide_unless_there_is_a_module_of_that_name(
     importlib.invalidate_caches()
     assert full_name("model:good") == "model:good"
     assert main(["plan", "model:good"]) == 0
+    capsys.readouterr()
+    assert main(["plan", "model:unet_tiny"]) == 2
+    assert capsys.readouterr().err == (
+        "lowtide: model:unet_tiny: module 'model' has no 'unet_tiny'; lowtide's own models are in lowtide.models, e.g. "
+        "lowtide.models:unet_tiny\n"
+    )
     monkeypatch.delitem(sys.modules, "model", raising=False)
 
 
