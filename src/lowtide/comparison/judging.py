@@ -68,6 +68,7 @@ class JudgedRow:
             "budget": cell.budget or None,
             "budget_bytes": row.budget_bytes,
             "status": str(self.outcome),
+            "proven_order": self.proven_order,
             "needed_bytes": row.needed_bytes,
             "peak_bytes": row.peak_bytes,
             "memory_percent": row.memory_percent,

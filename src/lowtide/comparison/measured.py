@@ -178,9 +178,11 @@ def _bits_of(result: TrainingResult) -> str:
 
 
 def _reason_of(error: ChildFailed) -> str:
-    """What was raised, in a line: the rest is for whoever mends the model, and the error has it."""
+    """What was raised, in a line, or two where the first announces the next: the error has the rest."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = lines[0] if lines else ""
+    if told.endswith(":") and len(lines) > 1:
+        told = f"{told} {lines[1].removeprefix('- ')}"
     return told.removeprefix(f"{error.target!r} raised {error.error_type} in the child process: ") or told
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lowtide.comparison.peers import ARENA_PEAK
-from lowtide.errors import InputError
-from lowtide.runtime.options import SessionOptions
+from lowtide.errors import InputError, UnitError
+from lowtide.runtime.options import MIN_BUDGET_BYTES, SessionOptions
 from lowtide.runtime.session import Session, active_session
-from lowtide.units import Bytes, align_up
+from lowtide.units import Bytes, align_up, format_bytes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,6 +39,9 @@ def enter_budget(model: nn.Module, *, optimizer: Optimizer, budget_bytes: Bytes)
 
     Returns:
         The same model.
+
+    Raises:
+        UnitError: There is no arena as small as that.
     """
     del optimizer
     _Kept.size_bytes = sum(
@@ -46,7 +49,13 @@ def enter_budget(model: nn.Module, *, optimizer: Optimizer, budget_bytes: Bytes)
         for parameter in model.parameters()
         if parameter.requires_grad
     )
-    Session(budget_bytes + _Kept.size_bytes, options=SessionOptions()).__enter__()
+    arena_bytes = budget_bytes + _Kept.size_bytes
+    if arena_bytes < MIN_BUDGET_BYTES:
+        raise UnitError(
+            f"the arena would have {format_bytes(arena_bytes)}, {format_bytes(_Kept.size_bytes)} of them for the "
+            f"optimizer's state; the smallest has {format_bytes(MIN_BUDGET_BYTES)}: give a larger budget or model"
+        )
+    Session(arena_bytes, options=SessionOptions()).__enter__()
     return model
 
 

@@ -26,6 +26,9 @@ ALL = "all"
 _MOST_NODES = {"checkmate": 60, "checkmate-lp": 300, "cpsat": 150, "moccasin": 500}
 """Planners that need minutes beyond so many nodes: left out there unless they are asked for."""
 
+_SECONDS_FOR_SLOW = 300
+"""What these are told to be given."""
+
 _NEEDS_ORTOOLS = frozenset({"cpsat", "moccasin"})
 
 Named = TypeVar("Named", Planner, Policy)
@@ -142,9 +145,10 @@ def _default_planners(num_nodes: int | None, time_limit_seconds: float) -> tuple
             chosen.append(name)
     notes = []
     if slow:
+        more = f" --time-limit {_SECONDS_FOR_SLOW}" if time_limit_seconds < _SECONDS_FOR_SLOW else ""
         notes.append(
             f"left out: planners {', '.join(slow)}; a graph of {num_nodes:,} nodes takes them minutes, and each has "
-            f"{time_limit_seconds:g} s here. --planners all --time-limit 300 asks them, too"
+            f"{time_limit_seconds:g} s here. --planners all{more} asks them, too"
         )
     if missing:
         notes.append(

@@ -178,13 +178,16 @@ def _check_options(recorded: Any, options: Mapping[str, object], where: str) -> 
         raise FormatError(f"{where}: line 1: options must be an object")
     for name in sorted({*recorded, *options}):
         if recorded.get(name) != options.get(name):
+            noun = name.removesuffix("_seconds").replace("_", " ")
             raise InputError(
-                f"{where}: its rows were made with {name} {_shown(recorded.get(name))}, now it is "
+                f"{where}: its rows were made with {noun} {_shown(recorded.get(name))}, now it is "
                 f"{_shown(options.get(name))}: name another file, or use the same"
             )
 
 
 def _shown(option: object) -> str:
+    if isinstance(option, float):  # the time limit
+        return f"{option:.15g} s"
     return "none" if option is None else str(option)
 
 

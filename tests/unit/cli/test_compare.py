@@ -90,6 +90,10 @@ def test_a_file_of_other_options_or_damage_is_refused(workplace: Path, capsys: p
     assert fails(capsys, *FAKE, "-o", "rows.jsonl", "--seed", "3") == (
         "lowtide: rows.jsonl: its rows were made with seed 0, now it is 3: name another file, or use the same\n"
     )
+    assert fails(capsys, *FAKE, "-o", "rows.jsonl", "--time-limit", "300") == (
+        "lowtide: rows.jsonl: its rows were made with time limit 5 s, now it is 300 s: name another file, or use the "
+        "same\n"
+    )
     lines = Path("rows.jsonl").read_text().splitlines()
     Path("rows.jsonl").write_text("\n".join([*lines[:2], lines[2][:20], *lines[3:]]) + "\n")
     assert fails(capsys, *FAKE, "-o", "rows.jsonl").startswith("lowtide: rows.jsonl: line 3: not JSON at line 1")

@@ -175,5 +175,7 @@ def test_planners_that_need_minutes_are_left_out_of_large_graphs_unless_asked_fo
         "left out: planners checkmate, checkmate-lp, cpsat, moccasin; a graph of 1,234 nodes takes them minutes, and "
         "each has 10 s here. --planners all --time-limit 300 asks them, too"
     )
+    (note,) = choose_options(num_nodes=1234, time_limit_seconds=600).notes
+    assert note.endswith("each has 600 s here. --planners all asks them, too")  # no time limit below the one given
     everybody = choose_options(num_nodes=1234, planners=["all"])
     assert {*large.planners, "checkmate", "checkmate-lp", "cpsat", "moccasin"} == set(everybody.planners)

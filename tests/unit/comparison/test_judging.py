@@ -110,6 +110,7 @@ def test_an_optimal_row_says_of_which_order(make_row: MakeRow) -> None:
         make_row("moccasin", 60, 1006, scope=STAGED, lower_bound_duration=1006, outcome=Outcome.OPTIMAL),
     ]
     found = {row.row.cell.method: (cells_of(row)[2], row.proven_order) for row in judge(rows)[2:]}
+    assert judged(rows, "greedy").as_dict()["proven_order"] == "fixed"
     assert found == {
         "greedy": ("optimal in order", "fixed"),
         "search": ("feasible", None),
@@ -118,6 +119,8 @@ def test_an_optimal_row_says_of_which_order(make_row: MakeRow) -> None:
     assert cells_of(judged(rows, "search"))[6] == "0.30"
     rows[0] = bound(make_row, 1005, scope=FREE)
     assert [cells_of(row)[2] for row in judge(rows)[2:4]] == ["optimal", "optimal"]
+    greedy = judged(rows, "greedy").as_dict()  # planned in the given order, and nobody is faster in any
+    assert (greedy["status"], greedy["order"], greedy["proven_order"]) == ("optimal", "fixed", "free")
 
 
 def test_bits_are_compared_with_those_of_eager(make_row: MakeRow) -> None:

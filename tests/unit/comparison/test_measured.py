@@ -205,6 +205,21 @@ def test_a_training_that_ends_badly_is_a_row(
     assert (row.outcome, row.reason, row.needed_bytes) == (outcome, "so and so", None)
 
 
+def test_a_line_that_announces_the_next_is_told_with_it(
+    options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "found no compiled frames. Skipped frames:\n  - forward of Sequential: in a file that is skipped\n  - and"
+
+    def fail(run: TrainingRun, should_stop: object) -> TrainingResult:
+        message = f"'t' raised RuntimeError in the child process: {told}"
+        raise ChildFailed(message, target="t", error_type="RuntimeError", child_traceback="", return_code=0)
+
+    monkeypatch.setattr(measured, "_train", fail)
+    assert run_measured(cell("amb-inductor", "60%"), options, EAGER).reason == (
+        "found no compiled frames. Skipped frames: forward of Sequential: in a file that is skipped"
+    )
+
+
 def test_without_eager_there_is_nothing_to_compare_with(options: ComparisonOptions) -> None:
     failed = replace(EAGER, peak_bytes=None, duration=None)
     row = run_measured(cell("checkpoint"), options, failed)
