@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from lowtide import errors
 from lowtide.errors import CompileError, LowtideError
+from lowtide.importers.quiet import without_anomalies_of_interrupts
 from lowtide.importers.torch_eager_dropout import eager_dropout
 from lowtide.importers.torch_graph import ROOT_OF_PATH
 from lowtide.ir import InputKind
@@ -131,7 +132,7 @@ def trace_with_aot(
         inference_compiler=compile_inference,
         partition_fn=partition,
     )
-    with eager_dropout():
+    with eager_dropout(), without_anomalies_of_interrupts():
         traced: Callable[..., Any] = backend(module, example_inputs)
     return traced
 

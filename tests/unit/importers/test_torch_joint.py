@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -137,3 +139,33 @@ def test_nothing_to_train_is_said() -> None:
     model = Normed().requires_grad_(requires_grad=False)
     with pytest.raises(CompileError, match="no output requires a gradient: nothing to train"):
         lowtide.capture(model, (torch.randn(2, 3, 4, 4),), costs="estimated")
+
+
+@pytest.mark.parametrize(("raised", "num_warnings"), [(KeyboardInterrupt, 0), (ZeroDivisionError, 1)])
+def test_ctrl_c_while_backward_is_traced_is_no_anomaly(raised: type[BaseException], num_warnings: int) -> None:
+    """AOTAutograd traces in anomaly mode: torch warns of whatever ends it, with a traceback of forward."""
+    name = f"lowtide_test::raises_{raised.__name__.lower()}"
+
+    @torch.library.custom_op(name, mutates_args=())
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    def backward(_context: object, _gradient: torch.Tensor) -> torch.Tensor:
+        raise raised
+
+    double.register_fake(torch.empty_like)
+    double.register_autograd(backward)
+
+    class Doubled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return double(self.linear(x))  # type: ignore[no-any-return]  # torch.library's ops are untyped
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pytest.raises((KeyboardInterrupt, CompileError)):
+            lowtide.capture(Doubled(), (torch.ones(1, 2),), costs="estimated")
+    assert sum(str(one.message).startswith("Error detected in") for one in warned) == num_warnings
