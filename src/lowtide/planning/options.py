@@ -84,17 +84,29 @@ def check_limits(*, time_limit_seconds: float | None, seed: int) -> None:
         InputError: An option is out of range.
     """
     limit: object = time_limit_seconds
-    if limit is not None and not (isinstance(limit, int | float) and 0 < limit <= sys.float_info.max):
-        raise InputError(f"time limit {time_limit_seconds!r} must be a number of seconds above 0")
+    if isinstance(limit, int | float) and limit > sys.float_info.max:
+        raise InputError(
+            f"time limit is above {sys.float_info.max:.1e} s, the most that is taken: choose a smaller number"
+        )
+    if limit is not None and not (isinstance(limit, int | float) and limit > 0):
+        raise InputError(f"time limit {_shown(limit)} must be a number of seconds above 0")
     _check_whole("seed", seed, 0)
 
 
 def _check_whole(name: str, number: object, smallest: int, largest: int = _MOST) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
-        raise InputError(f"{name} {number!r} must be a whole number, at least {smallest}")
+        raise InputError(f"{name} {_shown(number)} must be a whole number, at least {smallest}")
     if number > largest:
         raise InputError(f"{name} is above {largest}, the most that is taken: choose a smaller number")
     return number
+
+
+def _shown(number: object) -> str:
+    """A number as it was given, cut where it is long."""
+    try:
+        return f"{number!r:.40}"
+    except ValueError:  # Python writes no whole number of many thousands of digits
+        return "of many thousands of digits"
 
 
 def _num_usable_cores() -> int:
