@@ -179,6 +179,22 @@ def test_a_reader_that_left_is_no_error(folder: Path, more: tuple[str, ...], cod
     assert (folder / "plan.json").exists() == (code == 0)
 
 
+def test_an_error_stands_behind_the_table_in_one_file(folder: Path) -> None:
+    done = subprocess.run(
+        arguments("Recomputing", "--budget", "2"),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 3
+    *_, table, error = (line for line in done.stdout.splitlines() if line and not line.startswith("chatter"))
+    assert table.startswith("smallest peak")
+    assert error.startswith("lowtide: budget 2 B is below")
+
+
 def test_closed_descriptors_are_no_error(folder: Path) -> None:
     command = " ".join(arguments("Recomputing", "-o", "plan.json"))
     done = subprocess.run(["sh", "-c", f"{command} >&- 2>&-"], cwd=folder, check=False, timeout=120)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import platform
 import sys
@@ -31,7 +32,7 @@ from lowtide.cli.simulate import simulate
 from lowtide.cli.streams import lasting_streams
 from lowtide.cli.sweep import sweep
 from lowtide.cli.verify import verify
-from lowtide.errors import LowtideError, PlanningError, RefereeError
+from lowtide.errors import InputError, LowtideError, PlanningError, RefereeError
 
 __all__ = ["main"]
 
@@ -122,7 +123,8 @@ def _exit_code_of(error: LowtideError) -> ExitCode:
 
 
 def _fail(message: str, code: ExitCode) -> int:
-    print_error(message)
+    with contextlib.suppress(InputError):  # stdout cannot be written either
+        print_error(message)
     return int(code)
 
 

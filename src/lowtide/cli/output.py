@@ -47,14 +47,21 @@ def print_json(document: Any) -> None:
 
 def print_error(message: str) -> None:
     """Print one line on stderr, whatever the message holds."""
-    sys.stderr.write(f"lowtide: {' '.join(message.split())}\n")
-    sys.stderr.flush()
+    _write_behind_stdout(f"lowtide: {' '.join(message.split())}\n")
 
 
 def print_note(message: str) -> None:
     """Print a remark on stderr."""
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
+    _write_behind_stdout(f"{message}\n")
+
+
+def _write_behind_stdout(text: str) -> None:
+    """Write to stderr; where both lead to one file, what was printed before stands before it."""
+    try:
+        sys.stdout.flush()
+    finally:
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def print_text(text: str = "") -> None:
