@@ -183,7 +183,8 @@ def _fix(model: Any, dims: dict[str, int], where: str) -> None:
             f"{where}: {unknown}dimensions are open, and sizes depend on them: fix them, e.g. {wanted:.300}"
         )
     if unused:
-        raise InputError(f"{where}: --dim {sorted(unused)[0]}: no input has a dimension of that name")
+        hint = "; all dimensions of this file are fixed: leave --dim out" if unused == set(dims) else ""
+        raise InputError(f"{where}: --dim {sorted(unused)[0]}: no input has a dimension of that name{hint}")
     if dims:
         _forget_shapes(model.graph)
 

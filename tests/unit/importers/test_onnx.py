@@ -175,10 +175,18 @@ def test_dimensions_are_fixed_by_name_or_axis(tmp_path: Path) -> None:
         capture_onnx(path)
     with pytest.raises(InputError, match=r"no input has a dimension 'bach'; dimensions are open.*--dim batch=1"):
         capture_onnx(path, dims={"bach": 1})
-    with pytest.raises(InputError, match=r"--dim rows: no input has a dimension of that name"):
+    with pytest.raises(InputError, match=r"--dim rows: no input has a dimension of that name$"):
         capture_onnx(path, dims={"batch": 1, "rows": 2})
     with pytest.raises(InputError, match=r"--dim x\.1: the file fixes it to 8"):
         capture_onnx(path, dims={"batch": 1, "x.1": 9})
+
+
+def test_a_dimension_for_a_file_that_leaves_none_open(tmp_path: Path) -> None:
+    path = save(model([node("Exp", ["x"], ["y"])], [value("x", (1, 8))], [value("y", (1, 8))]), tmp_path)
+    with pytest.raises(InputError, match=r"no input has a .* name; all dimensions of this file are fixed: leave --dim"):
+        capture_onnx(path, dims={"batch": 1})
+    with pytest.raises(InputError, match=r"the file fixes it to 1"):
+        capture_onnx(path, dims={"x.0": 2})
 
 
 @pytest.mark.parametrize("text", ["batch", "batch=", "batch=0", "=3", "batch=-1", "batch=1.5"])
