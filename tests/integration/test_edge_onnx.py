@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -175,6 +176,16 @@ def test_nothing_is_written_where_a_plan_would_not_help(tmp_path: Path, capsys: 
     assert main(["export", str(path), str(plan), "-o", str(out)]) == 1
     assert "no less memory" in capsys.readouterr().err
     assert not out.exists()
+    assert main(["export", str(path), str(plan), "-o", str(out), "--check"]) == 1
+    first, *rest = capsys.readouterr().out.splitlines()
+    gain = re.fullmatch(r"The recipe's options alone: peak of a run (\d+) -> (\d+) bytes .* less", first)
+    run, session, both = (
+        next(line.split()[-3:] for line in rest if line.startswith(f"{name}, bytes"))
+        for name in ("peak of a run", "held by the session", "both together")
+    )
+    assert gain is not None
+    assert list(gain.groups()) == run[:2]
+    assert [int(a) + int(b) for a, b in zip(run, session, strict=True)] == [int(total) for total in both]
     assert main(["export", str(path), str(plan), "-o", str(out), "--force"]) == 0
     assert out.exists()
 

@@ -403,6 +403,14 @@ def test_plan_says_that_a_model_is_op_bound(tmp_path: Path, capsys: pytest.Captu
     assert main(["plan", str(path), "--threads", "1"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Op-bound: b alone needs what lives at the peak, so no order or recomputation can help." in out
+    assert f"Row bands may help: lowtide export {path} -o smaller.tflite --bands auto --check" in out
+    assert main(["plan", str(path), "--budget", "min", "--threads", "1"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"Row bands may help: add --bands auto. In place may, too: plan in-place:{path}" in out
+    assert main(["plan", f"in-place:{path}", "--budget", "20%", "--threads", "1", "--time-limit", "1"]) == 3
+    err = capsys.readouterr().err
+    assert "Row bands may help: add --bands auto\n" in err
+    assert "In place" not in err
 
 
 def test_a_model_without_operators_needs_its_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -415,7 +423,9 @@ def test_a_model_without_operators_needs_its_inputs(tmp_path: Path, capsys: pyte
     assert "plain peak 1.00 KiB" in said
     assert "budget 819 B is below the smallest possible peak 1.00 KiB" in said
     assert main(["plan", str(path), "--time-limit", "1"]) == 0
-    assert "Input-bound: the inputs alone need what lives at the peak" in " ".join(capsys.readouterr().out.split())
+    said += " ".join(capsys.readouterr().out.split())
+    assert "Input-bound: the inputs alone need what lives at the peak" in said
+    assert "Row bands" not in said
 
 
 def test_export_and_check(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ from lowtide.ir.serde import graph_sha256, load_plan
 from lowtide.referee import baseline
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "importers"))
-from onnx_models import constant, model, onnx, save, value, weight
+from onnx_models import constant, model, onnx, save, two_branches, value, weight
 
 MOST_UNPLANNED_BYTES = 24 * 1024  # of a run: its frame, shapes, bindings
 MOST_ROUNDING = 1e-6
@@ -380,6 +380,39 @@ def test_the_analysis_points_to_bands(folder: Path, capsys: pytest.CaptureFixtur
     assert main(["plan", "model.onnx", "--time-limit", "2", *DIM]) == 0
     command = "lowtide export model.onnx --dim batch=1 -o smaller.onnx --bands auto --check"
     assert command in said(capsys)
+
+
+def branches_of_convolutions(side: int = 48) -> Any:
+    """16 channels into 48 and on to 8, by three sizes of kernel, concatenated: more lives at the peak than one node."""
+    net = Net(rows=side, columns=side)
+    source = net.op("Relu", [net.conv(net.x, 16, 3, 3, 3, pads=[1] * 4)])
+    branches = []
+    for size in (1, 3, 5):
+        pads = [size // 2] * 4
+        wide = net.op("Relu", [net.conv(source, 48, 16, size, size, pads=pads)])
+        branches.append(net.op("Relu", [net.conv(wide, 8, 48, size, size, pads=pads)]))
+    return net.build(net.conv(net.op("Concat", branches, axis=1), 4, 24, 1, 1))
+
+
+def test_plans_that_gain_next_to_nothing_point_to_bands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(branches_of_convolutions(), folder, "branches.onnx")
+    assert main(["plan", "branches.onnx", "--time-limit", "1"]) == 0
+    printed = said(capsys)
+    assert "alone needs the whole peak" not in printed
+    assert "Row bands may help: lowtide export branches.onnx -o smaller.onnx --bands auto --check" in printed
+    assert main(["plan", "branches.onnx", "--budget", "min", "--time-limit", "1"]) == 0
+    assert "Row bands may help: add --bands auto" in said(capsys)
+    assert main(["plan", "branches.onnx", "--budget", "60%", "--time-limit", "1"]) == 3
+    assert "Row bands may help: add --bands auto" in said(capsys)
+    assert main(["plan", "branches.onnx", "--budget", "100%", "--time-limit", "1"]) == 0
+    assert "Row bands" not in said(capsys)
+
+
+def test_plans_that_gain_do_not_point_to_bands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(two_branches(), folder, "two.onnx")
+    assert main(["plan", "two.onnx", "--time-limit", "1"]) == 0
+    assert main(["plan", "two.onnx", "--budget", "min", "--time-limit", "1"]) == 0
+    assert "Row bands" not in said(capsys)
 
 
 def test_nothing_is_written_where_bands_do_not_help(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

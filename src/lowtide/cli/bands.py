@@ -35,8 +35,9 @@ __all__ = [
     "choose_banded_model",
     "choose_banded_onnx",
     "choose_banded_tflite",
-    "have_bands",
+    "describe_other_means",
     "keep_bands_in_plan",
+    "lower_next_to_nothing",
     "print_chosen_bands",
     "refuse_new_ops",
     "why_no_bands",
@@ -54,6 +55,7 @@ _AUTO = "auto"
 _META = "bands"
 _PORTABLE, _MACHINE = "portable", "machine"
 _LEAST_BANDS = 2
+_NEXT_TO_NOTHING = 0.1
 _CHANGED = "the plan's row bands are not those chosen for this model now: plan it again"
 
 
@@ -83,13 +85,36 @@ def check_bands_can_be(model: str, bands: str, *, called: str) -> None:
     Raises:
         InputError: It has none, or not so many.
     """
-    if not have_bands(model):
+    if not _can_have_bands(model):
         raise InputError(f"--bands {bands}: only .tflite and .onnx files are cut into bands, {called} is {model!r}")
     _number_of_bands(bands, most=MOST_ONNX_BANDS if is_onnx(model) else MOST_TFLITE_BANDS)
 
 
-def have_bands(model: str) -> bool:
-    """Whether a model is of a kind that can be cut into bands."""
+def lower_next_to_nothing(before_bytes: int, after_bytes: int) -> bool:
+    """Whether plans lower what a model needs by so little that other means are worth a word."""
+    return after_bytes > before_bytes * (1 - _NEXT_TO_NOTHING)
+
+
+def describe_other_means(source: str, *, dims: Sequence[str] = (), has_budget: bool) -> str:
+    """What may help where plans do not, in one line; nothing for models that cannot be cut into bands.
+
+    Args:
+        source: SOURCE of ``lowtide plan``, as the user wrote it.
+        dims: Dimensions that an .onnx file leaves open, as in ``--dim``.
+        has_budget: Whether the command had one; then it takes ``--bands``, else it measured in place itself.
+    """
+    if not _can_have_bands(source):
+        return ""
+    if not has_budget:
+        named = "".join(f" --dim {dim}" for dim in dims)
+        return (
+            f"Row bands may help: lowtide export {source}{named} -o smaller{Path(source).suffix} --bands auto --check"
+        )
+    in_place = is_tflite(source) and not source.startswith(IN_PLACE)
+    return f"Row bands may help: add --bands auto{f'. In place may, too: plan {IN_PLACE}{source}' if in_place else ''}"
+
+
+def _can_have_bands(model: str) -> bool:
     return is_tflite(model) or is_onnx(model)
 
 

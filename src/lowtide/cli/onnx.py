@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lowtide import api
-from lowtide.api import Analysis
 from lowtide.cli.bands import (
     banded_onnx_as_planned,
     choose_banded_onnx,
@@ -33,7 +32,7 @@ from lowtide.ir.serde import graph_sha256, load_plan, write_bytes_atomically
 from lowtide.measure import ChildFailed
 from lowtide.planning.addresses import NO_LAYOUT
 
-__all__ = ["export_onnx_model", "say_whether_bands_may_help"]
+__all__ = ["export_onnx_model"]
 
 _PLANNING_SECONDS = 20.0
 
@@ -107,6 +106,8 @@ def _finish(
         except ChildFailed as error:
             print_error(f"nothing is written: ONNX Runtime refuses the model or its new form: {error}")
             return ExitCode.CHECK_FAILED
+    if checked is not None:
+        _print_gain_of_options(checked)
     _print_export(exported)
     if checked is not None and may_round and checked.is_same_within_rounding:
         _print_check(checked)
@@ -121,21 +122,6 @@ def _finish(
     if source.level == "machine":
         print_text("Only on processors like this one: ONNX Runtime promises nothing elsewhere.")
     return ExitCode.DONE
-
-
-def say_whether_bands_may_help(analysis: Analysis, source: str, dims: Sequence[str]) -> None:
-    """Point to row bands where one node alone needs the whole peak.
-
-    Args:
-        analysis: What was found.
-        source: The file, or ``machine:`` and the file.
-        dims: Dimensions that the file leaves open, as in ``--dim``.
-    """
-    if not analysis.is_node_bound or analysis.bottleneck_node is None:
-        return
-    named = "".join(f" --dim {dim}" for dim in dims)
-    print_text("Row bands may:")
-    print_line(f"lowtide export {source}{named} -o smaller.onnx --bands auto --check")
 
 
 def _why_not(checked: OnnxCheck | None, *, has_bands: bool) -> str:
@@ -184,6 +170,13 @@ def _print_export(exported: OnnxExport) -> None:
     )
 
 
+def _print_gain_of_options(checked: OnnxCheck) -> None:
+    """Say first what most of the gain is: where the recipe's options alone gain more than the plan on top of them."""
+    default, before, after = (run.run_bytes for run in (checked.default, checked.before, checked.after))
+    if default - before > max(0, before - after):
+        print_line(f"The recipe's options alone: peak of a run {describe_change(default, before)}")
+
+
 def _print_check(checked: OnnxCheck) -> None:
     runs = (checked.default, checked.before, checked.after)
     print_checked_runs(
@@ -193,6 +186,7 @@ def _print_check(checked: OnnxCheck) -> None:
         rows=[
             ("peak of a run, bytes", *(str(run.run_bytes) for run in runs)),
             ("held by the session, bytes", *(str(run.session_bytes) for run in runs)),
+            ("both together, bytes", *(str(run.total_bytes) for run in runs)),
             ("ms a run, here", *(f"{1e3 * run.seconds:.2f}" for run in runs)),
         ],
         gap="" if math.isinf(checked.difference) else f", by at most {checked.difference:.1e} of the largest element",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,15 +16,23 @@ from lowtide.cli.bands import (
     BandsAsked,
     check_bands_can_be,
     choose_banded_model,
-    have_bands,
+    describe_other_means,
     keep_bands_in_plan,
+    lower_next_to_nothing,
     print_chosen_bands,
 )
 from lowtide.cli.executorch import say_what_executorch_needs
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.figures import print_analysis, print_result
-from lowtide.cli.onnx import say_whether_bands_may_help
-from lowtide.cli.output import StdoutKeptClean, check_writable, print_error, print_json, print_note, print_text
+from lowtide.cli.output import (
+    StdoutKeptClean,
+    check_writable,
+    print_error,
+    print_json,
+    print_line,
+    print_note,
+    print_text,
+)
 from lowtide.cli.progress import Interruption, ProgressLine
 from lowtide.cli.report import REPORT_HELP, check_report
 from lowtide.cli.sources import (
@@ -138,8 +147,8 @@ def plan(
             )
     if isinstance(outcome, Analysis):
         code = _finish_analysis(outcome, as_json=as_json)
-        if is_onnx(source) and not as_json:
-            say_whether_bands_may_help(outcome, source, dim or ())
+        if not as_json:
+            _point_beyond_plans(outcome, source, dim or ())
     else:
         kept = None
         if outcome.plan is not None:
@@ -149,8 +158,8 @@ def plan(
         code = _finish_plan(
             graph, outcome, output, kept=kept, budget=said, without_bands_bytes=without_bands_bytes, as_json=as_json
         )
-        if outcome.plan is None and bands == NO_BANDS and have_bands(source):
-            print_note("row bands may split what is too large: add --bands auto")
+        if bands == NO_BANDS:
+            _point_beyond_plan(outcome, source, is_smallest=budget == "min", as_json=as_json)
         _write_report(original, kept, report, as_json=as_json)
     return ExitCode.INTERRUPTED if interruption.is_requested else code
 
@@ -238,6 +247,30 @@ def _finish_analysis(analysis: Analysis, *, as_json: bool) -> ExitCode:
     else:
         print_analysis(analysis)
     return ExitCode.DONE
+
+
+def _point_beyond_plans(analysis: Analysis, source: str, dims: Sequence[str]) -> None:
+    """Name what else may help where no plan lowers the peak, or by next to nothing."""
+    others = describe_other_means(source, dims=dims, has_budget=False)
+    is_little = lower_next_to_nothing(analysis.baseline_peak_bytes, analysis.smallest_known_peak_bytes)
+    if others and is_little and not _is_input_bound(analysis):
+        print_line(others)
+
+
+def _point_beyond_plan(result: PlanResult, source: str, *, is_smallest: bool, as_json: bool) -> None:
+    """The same where a budget has no plan, or the smallest one is about the plain peak."""
+    others = describe_other_means(source, has_budget=True)
+    if not others or _is_input_bound(result):
+        return
+    if result.plan is None:
+        print_note(others)
+    elif is_smallest and not as_json and lower_next_to_nothing(result.baseline_peak_bytes, result.plan.peak_bytes):
+        print_line(others)
+
+
+def _is_input_bound(found: Analysis | PlanResult) -> bool:
+    """Whether inputs alone need the whole peak, which no bands split either."""
+    return found.bottleneck_node is None and found.largest_working_set_bytes >= found.baseline_peak_bytes
 
 
 def _finish_plan(

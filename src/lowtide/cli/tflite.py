@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lowtide import api
+from lowtide.cli.bands import describe_other_means, lower_next_to_nothing
 from lowtide.cli.means import describe_bound, describe_size, means_row, means_rows
 from lowtide.cli.output import count_of, print_facts, print_json, print_line, print_table, print_text
 from lowtide.cli.sources import IN_PLACE
@@ -87,8 +88,9 @@ def print_tflite_analysis(analysis: TfliteAnalysis, source: str) -> None:
 
 def _print_advice(analysis: TfliteAnalysis, source: str) -> None:
     if analysis.is_op_bound:
-        bands = f" Row bands may: lowtide export {source} -o smaller.tflite --bands auto --check"
-        print_text(f"{describe_bound(analysis.bottleneck_node)}{bands if analysis.bottleneck_node else ''}")
+        print_text(describe_bound(analysis.bottleneck_node))
+    if _may_bands_help(analysis):
+        print_line(describe_other_means(source, has_budget=False))
     if analysis.in_place_bytes < min(analysis.best_bytes, analysis.arena_bytes):
         print_text(
             f"In place: plan {IN_PLACE}{source} instead. Reference kernels give the same bits then (--check shows it); "
@@ -101,3 +103,9 @@ def _print_advice(analysis: TfliteAnalysis, source: str) -> None:
         print_text("Nothing smaller than the arena now was found. More time (--time-limit) may find it.")
     if analysis.missing_ops:
         print_text(f"The stock TensorFlow Lite Micro has no kernel for: {', '.join(analysis.missing_ops)}.")
+
+
+def _may_bands_help(analysis: TfliteAnalysis) -> bool:
+    if analysis.is_op_bound:
+        return analysis.bottleneck_node is not None  # inputs stay whole
+    return lower_next_to_nothing(analysis.arena_bytes, analysis.best_bytes)
