@@ -1,8 +1,32 @@
-"""Parts of pages that scripts write: between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``."""
+"""Pages that scripts write: whole, or between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``."""
 
 from __future__ import annotations
 
-__all__ = ["replace_marked"]
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["renew_pages", "replace_marked"]
+
+
+def renew_pages(text_by_path: Mapping[Path, str], *, program: str, is_check: bool) -> int:
+    """Write pages; or write nothing, and say on stderr which are not what they should be.
+
+    Args:
+        text_by_path: What each page should hold.
+        program: Module that writes them.
+        is_check: Write nothing.
+
+    Returns:
+        The exit code: 1 where a check finds a stale page.
+    """
+    stale = [path for path, text in text_by_path.items() if not path.is_file() or path.read_text("utf-8") != text]
+    for path in stale:
+        if is_check:
+            print(f"{path}: is not what the results say: run python -m {program}", file=sys.stderr)
+        else:
+            path.write_text(text_by_path[path], encoding="utf-8")
+    return int(is_check and bool(stale))
 
 
 def replace_marked(page: str, name: str, block: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.marked import replace_marked
+from benchmarks.marked import renew_pages, replace_marked
 from benchmarks.suite import JOURNAL, PARTS, Part
 
 __all__ = ["main", "render_parts"]
@@ -34,12 +34,7 @@ def main() -> int:
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     page = _PAGE.read_text(encoding="utf-8")
     wanted = replace_marked(page, "parts", render_parts(PARTS, [json.loads(line) for line in lines]))
-    if options.check:
-        if wanted != page:
-            print(f"{_PAGE}: run python -m benchmarks.parts_report", file=sys.stderr)
-        return int(wanted != page)
-    _PAGE.write_text(wanted, encoding="utf-8")
-    return 0
+    return renew_pages({_PAGE: wanted}, program="benchmarks.parts_report", is_check=options.check)
 
 
 def render_parts(parts: Sequence[Part], journal: Sequence[Record]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from benchmarks.marked import replace_marked
+from benchmarks.marked import renew_pages, replace_marked
 from benchmarks.training.matrix_report import describe
 from lowtide.units import format_bytes
 
@@ -41,12 +41,7 @@ def main() -> int:
     after = replace_marked(after, "online", render_online(_read("online.jsonl")))
     edge = (_read(f"edge_{runtime}.jsonl") for runtime in ("tflite", "onnx", "executorch"))
     after = replace_marked(after, "edge", render_edge(*edge))
-    if options.check:
-        if after != before:
-            print(f"{_README}: is not what the results say: run python -m benchmarks.readme", file=sys.stderr)
-        return int(after != before)
-    _README.write_text(after, encoding="utf-8")
-    return 0
+    return renew_pages({_README: after}, program="benchmarks.readme", is_check=options.check)
 
 
 def render_matrix(records: Sequence[Record]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.comparison.__main__ import MODELS, RESULTS, RUNS, results_of
-from benchmarks.marked import replace_marked
+from benchmarks.marked import renew_pages, replace_marked
 from lowtide.ir.plan import increase_percent
 from lowtide.units import format_bytes
 
@@ -63,12 +63,7 @@ def main() -> int:
     rows_by_model = {model: _read(results_of(options.results, model))[1:] for model in MODELS}
     page = _PAGE.read_text(encoding="utf-8")
     wanted = replace_marked(page, _NAME, render_section(_read(options.results / RUNS), rows_by_model))
-    if options.check:
-        if wanted != page:
-            print(f"{_PAGE}: run python -m benchmarks.comparison.report", file=sys.stderr)
-        return int(wanted != page)
-    _PAGE.write_text(wanted, encoding="utf-8")
-    return 0
+    return renew_pages({_PAGE: wanted}, program="benchmarks.comparison.report", is_check=options.check)
 
 
 def render_section(runs: Sequence[Record], rows_by_model: Mapping[str, Sequence[Record]]) -> str:

@@ -22,6 +22,7 @@ from benchmarks.edge.summaries import (
     summarize_tflite,
     summarize_tflite_bands,
 )
+from benchmarks.marked import renew_pages
 
 __all__ = ["main", "render"]
 
@@ -114,13 +115,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=_RESULTS, metavar="FOLDER")
     options = parser.parse_args()
     text = render({section.file: _read(options.results / f"{section.file}.jsonl") for section in SECTIONS})
-    if options.check:
-        is_stale = not _PAGE.is_file() or _PAGE.read_text(encoding="utf-8") != text
-        if is_stale:
-            print(f"{_PAGE}: is not what the results say: run python -m benchmarks.edge.report", file=sys.stderr)
-        return int(is_stale)
-    _PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return renew_pages({_PAGE: text}, program="benchmarks.edge.report", is_check=options.check)
 
 
 def render(records_by_file: Mapping[str, Records]) -> str:

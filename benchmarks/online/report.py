@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean, median, quantiles
 from typing import Any
 
+from benchmarks.marked import renew_pages
 from lowtide.units import format_bytes
 
 __all__ = ["main", "render"]
@@ -33,13 +34,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=_RESULTS, metavar="FILE")
     options = parser.parse_args()
     text = render(options.results.read_text(encoding="utf-8").splitlines())
-    if options.check:
-        is_stale = not _PAGE.is_file() or _PAGE.read_text(encoding="utf-8") != text
-        if is_stale:
-            print(f"{_PAGE}: is not what the results say: run python -m benchmarks.online.report", file=sys.stderr)
-        return int(is_stale)
-    _PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return renew_pages({_PAGE: text}, program="benchmarks.online.report", is_check=options.check)
 
 
 def render(lines: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
+from benchmarks.marked import renew_pages
 from benchmarks.online_sim.contenders import ABLATION_RATIOS, OPTIMUM_RATIOS, RATIOS
 from benchmarks.online_sim.plots import LATENCY_PLOT, OVERHEAD_PLOT, plot_latency, plot_overhead
 
@@ -39,15 +40,12 @@ def main() -> int:
     options = parser.parse_args()
     rows = read_rows(options.results)
     page = render(rows)
-    if options.check:
-        return 0 if PAGE.read_text(encoding="utf-8") == page else 1
-    PAGE.write_text(page, encoding="utf-8")
-    if not options.no_plots:
+    code = renew_pages({PAGE: page}, program="benchmarks.online_sim.report", is_check=options.check)
+    if not options.check and not options.no_plots:
         networks = [row["network"] for row in of(rows, "network")]
         plot_overhead(of(rows, "sweep"), networks, PAGE.parent / OVERHEAD_PLOT)
         plot_latency(of(rows, "latency"), PAGE.parent / LATENCY_PLOT)
-    print(PAGE)
-    return 0
+    return code
 
 
 def read_rows(path: Path) -> list[Row]:

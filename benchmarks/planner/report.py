@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from benchmarks.marked import renew_pages
 from benchmarks.planner.parts import CAPTURED, ORDER_FREE, PUBLISHED, SCALING, SIDE_BY_SIDE
 from benchmarks.planner.published import PLOT as PUBLISHED_PLOT
 from benchmarks.planner.published import is_plain, render_published
@@ -41,14 +42,10 @@ def main() -> int:
     results = read_results(options.results)
     page = options.page.read_text(encoding="utf-8") if options.page.is_file() else ""
     wanted = with_section(page, render_section(results))
-    if options.check:
-        if wanted != page:
-            print(f"{options.page}: run python -m benchmarks.planner.report", file=sys.stderr)
-        return int(wanted != page)
-    options.page.write_text(wanted, encoding="utf-8")
-    if not options.no_plots:
+    code = renew_pages({options.page: wanted}, program="benchmarks.planner.report", is_check=options.check)
+    if not options.check and not options.no_plots:
         draw_plots(results, options.page.parent)
-    return 0
+    return code
 
 
 def draw_plots(results: Results, folder: Path) -> None:

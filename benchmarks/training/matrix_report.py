@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.marked import replace_marked
+from benchmarks.marked import renew_pages, replace_marked
 from benchmarks.training.matrix import RESULTS
 from lowtide.units import format_bytes
 
@@ -54,12 +54,7 @@ def main() -> int:
     records = [json.loads(line) for line in options.results.read_text(encoding="utf-8").splitlines()]
     page = _PAGE.read_text(encoding="utf-8")
     wanted = replace_marked(page, _NAME, render_section(records))
-    if options.check:
-        if wanted != page:
-            print(f"{_PAGE}: run python -m benchmarks.training.matrix_report", file=sys.stderr)
-        return int(wanted != page)
-    _PAGE.write_text(wanted, encoding="utf-8")
-    return 0
+    return renew_pages({_PAGE: wanted}, program="benchmarks.training.matrix_report", is_check=options.check)
 
 
 def render_section(records: Sequence[Record]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from benchmarks.marked import replace_marked
+from benchmarks.marked import renew_pages, replace_marked
 from lowtide.units import format_bytes
 
 __all__ = ["Results", "main", "read_results", "render_page", "render_readme_block"]
@@ -202,13 +202,7 @@ def main() -> int:
         _PAGE: render_page(results) + sections_of_others(page),
         _README: replace_marked(readme, "benchmarks", render_readme_block(results)),
     }
-    stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
-    for path in stale:
-        if options.check:
-            print(f"{path}: is not what the results say: run python -m benchmarks.training.report", file=sys.stderr)
-        else:
-            path.write_text(wanted[path], encoding="utf-8")
-    return 1 if options.check and stale else 0
+    return renew_pages(wanted, program="benchmarks.training.report", is_check=options.check)
 
 
 def sections_of_others(page: str) -> str:
