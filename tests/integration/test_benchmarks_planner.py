@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))  # benchmarks are no part of the package
 
+from benchmarks import machine
 from benchmarks.planner import child, parts, report, running  # noqa: E402
 from benchmarks.planner.__main__ import named, possible_cells  # noqa: E402
 from benchmarks.planner.cells import BOUND, Cell, Outcome, load_instance, reordered  # noqa: E402
@@ -227,7 +228,7 @@ def test_losses_of_search_are_published(tmp_path: Path) -> None:
 def test_the_page_says_which_run_its_cells_are_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, greedy = tmp_path / "results.jsonl", replace(CELL, contender="greedy")
     for commit, cells in (("old", [CELL, greedy]), ("new", [replace(CELL, seconds=20.0)])):
-        monkeypatch.setattr(running, "_commit", lambda commit=commit: commit)
+        monkeypatch.setattr(machine, "commit", lambda commit=commit: commit)
         run(cells, path, fake("feasible", 2.0))
     record = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
     record["cell"] |= {"seconds": greedy.seconds, "contender": greedy.contender}  # measured again
