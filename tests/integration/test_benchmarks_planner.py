@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))  # benchmarks are no part of the package
 
-from benchmarks import machine
+from benchmarks import machine  # noqa: E402
 from benchmarks.planner import child, parts, report, running  # noqa: E402
 from benchmarks.planner.__main__ import named, possible_cells  # noqa: E402
 from benchmarks.planner.cells import BOUND, Cell, Outcome, load_instance, reordered  # noqa: E402
