@@ -28,6 +28,7 @@ from lowtide.importers.torch_graph import ROOT_OF_PATH
 from lowtide.ir import InputKind
 
 __all__ = [
+    "OTHER_WAYS",
     "compile_settings",
     "explain",
     "input_kinds_of",
@@ -35,6 +36,9 @@ __all__ = [
     "trace_with_aot",
     "user_place",
 ]
+
+OTHER_WAYS = "compile a submodule that does without, or train within lowtide.budget, which needs no graph"
+"""What else to do about a model that is not one graph."""
 
 _MANY_SHAPES = 2**20
 _PLAIN_TENSORS = (torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
@@ -266,7 +270,7 @@ def _refusal(error: torch._dynamo.exc.Unsupported) -> str:
     advice = hint["text"].rstrip(".") if hint else "change that line"
     for setting, better in _BETTER_ADVICE.items():
         advice = better if setting in advice else advice
-    return f"{reason}{place} ({advice}; or compile a submodule that does without)"
+    return f"{reason}{place} ({advice}; or {OTHER_WAYS})"
 
 
 def _is_ours(file: str) -> bool:

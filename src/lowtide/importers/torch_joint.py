@@ -13,7 +13,14 @@ from torch.utils import _pytree as pytree
 
 from lowtide.errors import CompileError
 from lowtide.importers.torch_costs import CostCache, CostMode, cost_nodes, default_cost_cache
-from lowtide.importers.torch_dynamo import compile_settings, explain, input_kinds_of, trace_with_aot, user_place
+from lowtide.importers.torch_dynamo import (
+    OTHER_WAYS,
+    compile_settings,
+    explain,
+    input_kinds_of,
+    trace_with_aot,
+    user_place,
+)
 from lowtide.importers.torch_graph import FxImport, Split, graph_from_fx
 from lowtide.importers.torch_prepare import add_tangents_last, drop_noops
 from lowtide.importers.torch_transformers import hooked
@@ -312,7 +319,7 @@ def _refuse_symbols_and_collectives(graph: fx.Graph) -> None:
         if node.target is torch.ops.aten.mkldnn_rnn_layer.default:
             raise CompileError(
                 f"a recurrent layer{user_place(node.meta.get('stack_trace'))} is one op that leaves out results: write "
-                "the recurrence as a loop over torch ops, or compile a submodule that does without"
+                f"the recurrence as a loop over torch ops, or {OTHER_WAYS}"
             )
         if "c10d" in str(node.target):
             raise CompileError(
