@@ -46,16 +46,25 @@ def run(
         Path | None,
         typer.Option("--record", metavar="FILE", help="Write every op of the main thread here, as a trace."),
     ] = None,
+    decompose_rnn: Annotated[
+        bool,
+        typer.Option(
+            "--decompose-rnn", help="Run nn.LSTM as ordinary ops, which can be recomputed; its last bits differ."
+        ),
+    ] = False,
 ) -> int:
     """Run a PyTorch script within a budget, and record what it does with tensors."""
     if budget is None and record is None:
         raise InputError("there is nothing to do beside running the script: give --budget BYTES or --record FILE")
+    if decompose_rnn and budget is None:
+        raise InputError("--decompose-rnn is for runs within a budget: give --budget BYTES, too")
     if not (is_existing(script) and script.is_file()):
         raise InputError(f"SCRIPT {str(script)!r:.200} is no file")
     if record is not None:
         check_writable(record)
     if budget is not None:
-        return _run_within(_new_session(budget, records_trace=record is not None), script, arguments or [], record)
+        session = _new_session(budget, decompose_rnn=decompose_rnn, records_trace=record is not None)
+        return _run_within(session, script, arguments or [], record)
     assert record is not None
     recorder = _new_recorder()
     try:
@@ -75,13 +84,13 @@ def _run_within(session: Session, script: Path, arguments: Sequence[str], record
                 _save(session.trace, record)
 
 
-def _new_session(budget: str, *, records_trace: bool) -> Session:
+def _new_session(budget: str, *, decompose_rnn: bool, records_trace: bool) -> Session:
     try:
         from lowtide.runtime.options import SessionOptions
         from lowtide.runtime.session import Session
     except ImportError as error:
         raise _missing_torch(error, needed_for="running within a budget") from error
-    return Session(budget, options=SessionOptions(records_trace=records_trace))
+    return Session(budget, options=SessionOptions(decompose_rnn=decompose_rnn, records_trace=records_trace))
 
 
 def _new_recorder() -> Recorder:

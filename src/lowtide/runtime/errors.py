@@ -2,7 +2,7 @@
 
 The shim raises it from C++ with nothing but its text, in the middle of an op or of backward; the numbers are read out
 of that text (``native/torch_shim_errors.hpp`` writes it, ``read_shortage`` reads it), and whoever knows the modules
-that hold the memory says so through `names_holders`.
+that hold the memory, and how much the program has held at most, says so through `names_holders`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from lowtide.errors import LowtideError
+from lowtide.runtime.thrash import budget_to_try
 from lowtide.units import format_bytes
 
 __all__ = ["Holder", "LowtideOutOfMemory", "Shortage", "names_holders", "read_shortage"]
@@ -27,6 +28,9 @@ _REQUEST = re.compile(r"has no room for (\d+) bytes more in (.+?): resident ")
 _NO_OP = ("no op", "this program")
 """What the shim says where the request came from outside any op it saw, e.g. from a factory."""
 _TOO_SMALL = re.compile(r"is too small for (.+?): ")
+_SAID_TWICE = ": the budget is too small. "
+"""The engine says it of the simulator's budgets, too; the shim has said it before."""
+_OPAQUE_LSTM = "mkldnn_rnn_layer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +113,36 @@ def _number_after(label: str, text: str) -> int | None:
     return None if match is None else int(match[1])
 
 
-_holder_sources: list[Callable[[], Sequence[Holder]]] = []
+@dataclass(frozen=True, slots=True)
+class _Witness:
+    """Who is asked while an error is made."""
+
+    holders: Callable[[], Sequence[Holder]]
+    peak_demand_bytes: Callable[[], int | None]
+
+
+_witnesses: list[_Witness] = []
 
 
 @contextlib.contextmanager
-def names_holders(source: Callable[[], Sequence[Holder]]) -> Iterator[None]:
-    """Let errors raised inside say who holds the memory.
+def names_holders(
+    source: Callable[[], Sequence[Holder]], *, peak_demand_bytes: Callable[[], int | None] = lambda: None
+) -> Iterator[None]:
+    """Let errors raised inside say who holds the memory, and what budget to try.
+
+    Both are called while an error is made, and must not allocate tensors. What they raise is passed over: an error
+    about an error would hide the first.
 
     Args:
-        source: Called while an error is made; largest first. It must not allocate tensors. What it raises is passed
-            over: an error about an error would hide the first.
+        source: Who holds it, largest first.
+        peak_demand_bytes: Most bytes so far that the program held at a time, evicted or not; None where unknown.
     """
-    _holder_sources.append(source)
+    witness = _Witness(source, peak_demand_bytes)
+    _witnesses.append(witness)
     try:
         yield
     finally:
-        _holder_sources.remove(source)
+        _witnesses.remove(witness)
 
 
 class LowtideOutOfMemory(LowtideError, torch.OutOfMemoryError):
@@ -136,6 +154,7 @@ class LowtideOutOfMemory(LowtideError, torch.OutOfMemoryError):
     Args:
         message: What the shim says.
         holders: Who holds what cannot be evicted, largest first; by default whom `names_holders` names.
+        peak_demand_bytes: Most bytes so far that the program held at a time; by default what `names_holders` tells.
 
     Attributes:
         requested_bytes: As in `Shortage`, like the following ones; None where the message does not tell.
@@ -146,13 +165,17 @@ class LowtideOutOfMemory(LowtideError, torch.OutOfMemoryError):
         fragmentation: Free bytes / capacity.
         smallest_budget_bytes: No smaller budget lets this op run at this point.
         op: The op that asked, or None.
+        peak_demand_bytes: Most bytes so far that the program held at a time, evicted or not; None where unknown.
         holders: A tuple of `Holder`.
     """
 
-    def __init__(self, message: str, *, holders: Sequence[Holder] | None = None) -> None:
+    def __init__(
+        self, message: str, *, holders: Sequence[Holder] | None = None, peak_demand_bytes: int | None = None
+    ) -> None:
         found = tuple(_named_holders() if holders is None else holders)
+        demand = _told_demand() if peak_demand_bytes is None else peak_demand_bytes
         shortage = read_shortage(message)
-        super().__init__(" ".join([message, *_remarks(shortage, found)]))
+        super().__init__(" ".join([_said_once(message), *_remarks(shortage, found, demand)]))
         self.requested_bytes = shortage.requested_bytes
         self.capacity_bytes = shortage.capacity_bytes
         self.resident_bytes = shortage.resident_bytes
@@ -161,31 +184,61 @@ class LowtideOutOfMemory(LowtideError, torch.OutOfMemoryError):
         self.fragmentation = shortage.fragmentation
         self.smallest_budget_bytes = shortage.smallest_budget_bytes
         self.op = shortage.op
+        self.peak_demand_bytes = demand
         self.holders = found
 
 
 def _named_holders() -> Sequence[Holder]:
-    if _holder_sources:
+    if _witnesses:
         with contextlib.suppress(Exception):
-            return _holder_sources[-1]()
+            return _witnesses[-1].holders()
     return ()
 
 
-def _remarks(shortage: Shortage, holders: Sequence[Holder]) -> list[str]:
+def _told_demand() -> int | None:
+    if _witnesses:
+        with contextlib.suppress(Exception):
+            return _witnesses[-1].peak_demand_bytes()
+    return None
+
+
+def _said_once(message: str) -> str:
+    """Of thrashing, the shim's text as people read it; any other stays as it is."""
+    if _TOO_SMALL.search(message) is None:
+        return message
+    in_words = _BUDGET.sub(lambda match: f"the budget of {_size_of(int(match[1]))} ", message)
+    return in_words.replace(_SAID_TWICE, ". ")
+
+
+def _remarks(shortage: Shortage, holders: Sequence[Holder], demand_bytes: int | None) -> list[str]:
     """What follows from the numbers, sentence by sentence."""
     remarks = []
     smallest, capacity = shortage.smallest_budget_bytes, shortage.capacity_bytes
     if smallest is not None and capacity is not None:
         if smallest > capacity:
-            remarks.append(
-                f"This op needs a budget of at least {format_bytes(smallest)} ({smallest} bytes); others may need more."
-            )
+            remarks.append(f"This op needs a budget of at least {_size_of(smallest)}; others may need more.")
         else:
             remarks.append(
                 f"The bytes are there, but not in one piece: {100 * (shortage.fragmentation or 0):.1f} % free."
             )
+    too_small = max(smallest or 0, capacity or 0)
+    if demand_bytes is not None and too_small and demand_bytes > too_small:
+        next_bytes = budget_to_try(too_small, enough_bytes=demand_bytes)
+        remarks.append(
+            f"Try {_size_of(next_bytes)}: of {_size_of(demand_bytes)} nothing would have been evicted so far."
+        )
+    if any(_OPAQUE_LSTM in op for op in (shortage.op or "", *(holder.op for holder in holders))):
+        remarks.append(
+            "oneDNN's LSTM keeps what cannot be recomputed: lowtide.budget(..., decompose_rnn=True), or lowtide run "
+            "--decompose-rnn, runs it as ordinary ops, with other last bits."
+        )
     if holders:
         named = ", ".join(map(str, holders[:_MOST_NAMED]))
         more = f", {len(holders) - _MOST_NAMED} more" if len(holders) > _MOST_NAMED else ""
         remarks.append(f"Held by {named}{more}.")
     return remarks
+
+
+def _size_of(size_bytes: int) -> str:
+    """For people, and to the byte: ``"1.50 MiB (1572864 bytes)"``."""
+    return f"{format_bytes(size_bytes)} ({size_bytes} bytes)"

@@ -65,6 +65,7 @@ class Session:
         self._trace: Trace | None = None
         self._callback: EventCallback | None = None
         self._entered = 0.0
+        self._has_warned = False
         self._state = "new"
 
     def __enter__(self) -> Session:
@@ -78,7 +79,9 @@ class Session:
                 if self.options.decompose_rnn:
                     exits.enter_context(decomposed_lstm())
                 exits.enter_context(Escapes(shim).installed())
-                exits.enter_context(names_holders(self._holders))
+                exits.enter_context(
+                    names_holders(self._holders, peak_demand_bytes=lambda: self.stats.peak_demand_bytes)
+                )
                 exits.callback(self._leave, shim)  # before it is entered: Ctrl-C may come at any moment
                 is_main_thread = threading.current_thread() is threading.main_thread()
                 shim.enter({**self.options.for_shim(self.budget_bytes), "is_main_thread": is_main_thread})
@@ -182,10 +185,15 @@ class Session:
             callback(name, figures)
 
     def _warn_of_thrashing(self) -> None:
-        thrash = Thrash.of(self.stats, elapsed_seconds=time.monotonic() - self._entered)
-        _logger.warning("%s", thrash)
+        thrash = self._log_thrashing(self.stats)
         if self._callback is not None:
             self._callback("thrash", thrash.as_dict())
+
+    def _log_thrashing(self, stats: SessionStats) -> Thrash:
+        thrash = Thrash.of(stats, elapsed_seconds=time.monotonic() - self._entered)
+        self._has_warned = True
+        _logger.warning("%s", thrash)
+        return thrash
 
     def _holders(self) -> list[Holder]:
         return name_holders(self._require_shim().unevictable())
@@ -216,6 +224,8 @@ class Session:
             stats.num_compactions,
             stats.num_survivors,
         )
+        if stats.has_thrashed and not self._has_warned:  # the op that waited was the last, or ended in an error
+            self._log_thrashing(stats)
         if stats.num_restored:
             _logger.info("%d tensors that had been evicted were computed again outside the arena", stats.num_restored)
         if stats.num_lost:

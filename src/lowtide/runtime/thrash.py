@@ -7,7 +7,20 @@ from dataclasses import asdict, dataclass
 from lowtide.runtime.stats import SessionStats
 from lowtide.units import format_bytes
 
-__all__ = ["Thrash"]
+__all__ = ["Thrash", "budget_to_try"]
+
+
+def budget_to_try(too_small_bytes: int, *, enough_bytes: int) -> int:
+    """What to try next: halfway to what is enough, as what is evicted then is what is cheap to recompute.
+
+    Args:
+        too_small_bytes: A budget that is too small.
+        enough_bytes: One of which nothing would be evicted, fragmentation aside.
+
+    Returns:
+        Bytes, never less than ``too_small_bytes``.
+    """
+    return (too_small_bytes + max(enough_bytes, too_small_bytes)) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +52,8 @@ class Thrash:
 
     @property
     def next_bytes(self) -> int:
-        """What to try next: halfway to `enough_bytes`, as what is evicted then is what is cheap to recompute."""
-        return (self.budget_bytes + max(self.enough_bytes, self.budget_bytes)) // 2
+        """What to try next, by `budget_to_try`."""
+        return budget_to_try(self.budget_bytes, enough_bytes=self.enough_bytes)
 
     def as_dict(self) -> dict[str, float]:
         """The attributes, and `next_bytes`."""

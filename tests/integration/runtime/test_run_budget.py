@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,6 +47,25 @@ if "--wait" in sys.argv:
     print("waiting", flush=True)
     while True:
         torch.ones(64).sum()
+"""
+
+THRASHING = """
+import sys
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(192, 192), torch.nn.Tanh()) for _ in range(24)])
+model(torch.randn(1024, 192)).square().mean().backward()
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+print("done")
+"""
+"""Where the budget is too small, its last op waits for all gradients to be recomputed."""
+LSTM = """
+import torch
+
+model = torch.nn.LSTM(128, 256, num_layers=2, batch_first=True)
+model(torch.randn(32, 64, 128))[0].square().mean().backward()
+print("done")
 """
 
 
@@ -143,3 +163,45 @@ def test_ctrl_c_in_the_process(shim: ModuleType, script: Path) -> None:
     assert process.returncode == 130
     assert "budget 6.00 MiB: peak " in err
     assert "Traceback" not in err
+
+
+def _run(script: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lowtide", "run", *options, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_thrashing_is_warned_of_on_stderr_and_what_is_said_to_try_works(shim: ModuleType, tmp_path: Path) -> None:
+    """Also where the op that waits never ends: it is warned of when the script has."""
+    script = tmp_path / "train.py"
+    script.write_text(THRASHING)
+    ended = _run(script, "--budget", "9MiB")
+    assert ended.returncode == 1
+    lines = ended.stderr.splitlines()
+    (warning,) = [line for line in lines if line.startswith("the budget of 9.00 MiB is too small: ")]
+    (error,) = [line for line in lines if line.startswith("lowtide.runtime.errors.LowtideOutOfMemory: ")]
+    told = re.search(
+        r"memory: the budget of 9\.00 MiB \(9437184 bytes\) is too small for aten::\S+: recomputation has taken more "
+        r"time than allowed\. Raise the budget or make the batch smaller\. Try (?P<next>[\d.]+ MiB) \((?P<bytes>\d+) "
+        r"bytes\): of (?P<enough>[\d.]+ MiB) \(\d+ bytes\) nothing would have been evicted so far\. Held by ",
+        error,
+    )
+    assert told is not None, error
+    assert warning.endswith(f"; try {told['next']}, of {told['enough']} nothing would have been evicted so far")
+    enough = _run(script, "--budget", told["bytes"])
+    assert (enough.returncode, enough.stdout) == (0, "done\n")
+
+
+def test_an_lstm_is_told_of_the_option_that_lets_it_run(shim: ModuleType, tmp_path: Path) -> None:
+    script = tmp_path / "lstm.py"
+    script.write_text(LSTM)
+    ended = _run(script, "--budget", "30MiB")
+    assert ended.returncode == 1
+    assert "lowtide run --decompose-rnn, runs it as ordinary ops, with other last bits. Held by " in ended.stderr
+    ended = _run(script, "--budget", "30MiB", "--decompose-rnn")
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr

@@ -97,6 +97,10 @@ def test_a_script_without_torch_is_told(tmp_path: Path, capsys: pytest.CaptureFi
     ("arguments", "told"),
     [
         (["{script}"], "there is nothing to do beside running the script: give --budget BYTES or --record FILE"),
+        (
+            ["--record", "{folder}/t.jsonl", "--decompose-rnn", "{script}"],
+            "--decompose-rnn is for runs within a budget: give --budget BYTES, too",
+        ),
         (["--record", "{folder}/t.jsonl", "{folder}/none.py"], "SCRIPT '{folder}/none.py' is no file"),
         (["--record", "{folder}/none/t.jsonl", "{script}"], "there is no folder '{folder}/none': create it first"),
     ],

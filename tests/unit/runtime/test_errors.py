@@ -23,8 +23,13 @@ TEXT = (
     f"hole {MIB // 4}. Raise the budget or make the batch smaller."
 )
 THRASHING = (
-    "DefaultCPUAllocator: can't allocate memory: the budget of 4096 bytes is too small for aten::mm: recomputing 9 "
-    "times. Raise the budget or make the batch smaller."
+    f"DefaultCPUAllocator: can't allocate memory: the budget of {70 * MIB} bytes is too small for aten::mm: "
+    "recomputation has taken more time than allowed: the budget is too small. Raise the budget or make the batch "
+    "smaller."
+)
+THRASHING_IN_WORDS = (
+    f"DefaultCPUAllocator: can't allocate memory: the budget of 70.0 MiB ({70 * MIB} bytes) is too small for aten::mm: "
+    "recomputation has taken more time than allowed. Raise the budget or make the batch smaller."
 )
 HOLDERS = (Holder("encoder.0", "aten::embedding", 2 * MIB), Holder("", "", MIB), Holder("head", "", 512))
 
@@ -61,9 +66,54 @@ def test_fragmentation_is_named_as_the_reason() -> None:
 
 def test_thrashing_tells_budget_and_op() -> None:
     error = LowtideOutOfMemory(THRASHING)
-    assert (error.capacity_bytes, error.op) == (4096, "aten::mm")
+    assert (error.capacity_bytes, error.op) == (70 * MIB, "aten::mm")
     assert (error.requested_bytes, error.fragmentation, error.smallest_budget_bytes) == (None, None, None)
-    assert str(error) == THRASHING
+    assert error.peak_demand_bytes is None
+    assert str(error) == THRASHING_IN_WORDS
+
+
+def test_what_else_thrashing_says_of_the_reason_stays() -> None:
+    other = THRASHING.replace("recomputation has taken more time than allowed: the budget is too small", "cells push")
+    assert str(LowtideOutOfMemory(other)).endswith(
+        " is too small for aten::mm: cells push. Raise the budget or make the batch smaller."
+    )
+
+
+def test_thrashing_names_a_budget_to_try() -> None:
+    error = LowtideOutOfMemory(THRASHING, peak_demand_bytes=424 * MIB)
+    assert error.peak_demand_bytes == 424 * MIB
+    assert str(error) == (
+        f"{THRASHING_IN_WORDS} Try 247.0 MiB ({247 * MIB} bytes): of 424.0 MiB ({424 * MIB} bytes) nothing would have "
+        "been evicted so far."
+    )
+
+
+def test_a_shortage_names_a_budget_to_try_above_what_the_op_needs() -> None:
+    error = LowtideOutOfMemory(TEXT, peak_demand_bytes=8 * MIB + 4096)
+    assert str(error) == (
+        f"{TEXT} This op needs a budget of at least 4.00 MiB ({4 * MIB + 4096} bytes); others may need more. Try 6.00 "
+        f"MiB ({6 * MIB + 4096} bytes): of 8.00 MiB ({8 * MIB + 4096} bytes) nothing would have been evicted so far."
+    )
+
+
+@pytest.mark.parametrize("demand_bytes", [None, 0, 4 * MIB + 4096])
+def test_nothing_is_advised_that_is_known_to_be_too_small(demand_bytes: int | None) -> None:
+    assert "Try " not in str(LowtideOutOfMemory(TEXT, peak_demand_bytes=demand_bytes))
+    assert "Try " not in str(LowtideOutOfMemory("no numbers here", peak_demand_bytes=demand_bytes))
+
+
+LSTM = (
+    "oneDNN's LSTM keeps what cannot be recomputed: lowtide.budget(..., decompose_rnn=True), or lowtide run "
+    "--decompose-rnn, runs it as ordinary ops, with other last bits."
+)
+
+
+@pytest.mark.parametrize("op", ["aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward"])
+def test_the_option_for_an_lstm_is_named_where_it_asks_and_where_it_holds(op: str) -> None:
+    assert str(LowtideOutOfMemory(TEXT.replace("aten::mm", op))).endswith(f" others may need more. {LSTM}")
+    holder = Holder("", op, MIB)
+    assert str(LowtideOutOfMemory(TEXT, holders=[holder])).endswith(f" {LSTM} Held by no module ({op}) 1.00 MiB.")
+    assert LSTM not in str(LowtideOutOfMemory(TEXT, holders=HOLDERS))
 
 
 def test_a_request_outside_any_op() -> None:
@@ -81,7 +131,7 @@ def test_holders_are_named() -> None:
     error = LowtideOutOfMemory(THRASHING, holders=many)
     assert error.holders == many
     assert str(error) == (
-        f"{THRASHING} Held by encoder.0 (aten::embedding) 2.00 MiB, no module 1.00 MiB, head 512 B, 1 more."
+        f"{THRASHING_IN_WORDS} Held by encoder.0 (aten::embedding) 2.00 MiB, no module 1.00 MiB, head 512 B, 1 more."
     )
 
 
@@ -99,10 +149,23 @@ def test_holders_come_from_whoever_knows_them() -> None:
     assert LowtideOutOfMemory(THRASHING).holders == ()
 
 
+def test_the_demand_comes_from_whoever_knows_it() -> None:
+    def fail() -> int:
+        raise ZeroDivisionError
+
+    with names_holders(lambda: (), peak_demand_bytes=lambda: 90 * MIB):
+        assert LowtideOutOfMemory(THRASHING).peak_demand_bytes == 90 * MIB
+        assert LowtideOutOfMemory(THRASHING, peak_demand_bytes=MIB).peak_demand_bytes == MIB
+        with names_holders(lambda: HOLDERS, peak_demand_bytes=fail):
+            assert LowtideOutOfMemory(THRASHING).peak_demand_bytes is None
+            assert LowtideOutOfMemory(THRASHING).holders == HOLDERS
+    assert LowtideOutOfMemory(THRASHING).peak_demand_bytes is None
+
+
 @pytest.mark.parametrize("travel", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "pickle"])
 def test_it_travels(travel: Callable[[LowtideOutOfMemory], LowtideOutOfMemory]) -> None:
-    error = LowtideOutOfMemory(TEXT, holders=HOLDERS)
-    with names_holders(lambda: HOLDERS[:1]):  # not asked again
+    error = LowtideOutOfMemory(THRASHING, holders=HOLDERS, peak_demand_bytes=90 * MIB)
+    with names_holders(lambda: HOLDERS[:1], peak_demand_bytes=lambda: 95 * MIB):  # not asked again
         arrived = travel(error)
     assert type(arrived) is LowtideOutOfMemory
     assert arrived.args == error.args
@@ -134,3 +197,8 @@ def test_the_shim_writes_what_is_read_here() -> None:
         *('"no op"', '"this program"', ": resident ", ", locked ", ", unevictable ", ", free ", ", largest hole "),
     ):
         assert piece in written, piece
+
+
+def test_the_engine_writes_what_is_left_out_here() -> None:
+    written = (ROOT / "native" / "include" / "lowtide" / "engine_recompute.hpp").read_text(encoding="utf-8")
+    assert 'Thrashing("recomputation has taken more time than allowed: the budget is too small")' in written

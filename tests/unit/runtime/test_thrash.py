@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_stats import FIGURES
 
 from lowtide.runtime.stats import SessionStats
-from lowtide.runtime.thrash import Thrash
+from lowtide.runtime.thrash import Thrash, budget_to_try
 
 
 def _thrash(elapsed_seconds: float, **changes: float) -> Thrash:
@@ -25,6 +25,11 @@ def test_shares_and_the_next_budget() -> None:
     assert thrash.enough_bytes == 3 * 2**20
     assert thrash.next_bytes == 2 * 2**20
     assert thrash.as_dict()["next_bytes"] == 2 * 2**20
+
+
+def test_halfway_to_what_is_enough_is_tried_and_nothing_smaller() -> None:
+    assert budget_to_try(100, enough_bytes=301) == 200
+    assert budget_to_try(100, enough_bytes=99) == 100
 
 
 def test_one_line_says_what_happens_and_what_to_do() -> None:
