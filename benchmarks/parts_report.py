@@ -58,7 +58,7 @@ def _cells(part: Part, record: Record | None) -> tuple[str, ...]:
     files = ", ".join(f"[{file}](../benchmarks/results/{file})" for file in part.files)
     told = (part.name, f"[{part.measures}]({part.page})", files)
     if record is None:
-        return (*told, "", "")
+        return (*told, "not noted", "before this command was there")
     minutes, cpu_minutes = (record[name] / _SECONDS_PER_MINUTE for name in ("seconds", "cpu_seconds"))
     load = record["load_average_at_start"][0]
     return (

@@ -92,7 +92,7 @@ def test_the_page_says_how_long_a_part_took() -> None:
         "[one.jsonl](../benchmarks/results/one.jsonl) | 1.5 min, 2.0 of CPU | 2026-01-02 at abc, load 0.2 before |"
         in table
     )
-    assert "[two.jsonl](../benchmarks/results/two.jsonl) |  |  |" in table
+    assert "[two.jsonl](../benchmarks/results/two.jsonl) | not noted | before this command was there |" in table
     assert table.endswith("1 of 2 parts, 2 minutes in all.\n")
 
 
