@@ -158,11 +158,14 @@ def _training_run(
 
 
 def _train_eager(run: TrainingRun, should_stop: Callable[[], bool]) -> tuple[TrainingResult, bool]:
-    """Train in two processes: where plain torch does not repeat, nobody can be blamed for other bits."""
+    """Train in two processes: where plain torch does not repeat, nobody can be blamed for other bits.
+
+    All times are relative to eager's, so the steps of both count.
+    """
     from lowtide.measure.torch_training import compare_results
 
     first, second = (_train(run, should_stop) for _ in range(2))
-    return first, not compare_results(first, second)
+    return replace(first, steps=(*first.steps, *second.steps[1:])), not compare_results(first, second)
 
 
 def _train(run: TrainingRun, should_stop: Callable[[], bool]) -> TrainingResult:
