@@ -149,13 +149,15 @@ def test_eager_is_trained_in_two_processes_to_see_whether_it_repeats(
     options: ComparisonOptions, monkeypatch: pytest.MonkeyPatch, *, is_same: bool, bits: bool
 ) -> None:
     hashes = iter(("same", "same" if is_same else "other"))
-    step = StepResult(loss=1.0, wall_seconds=9.0, cpu_seconds=2.0, start_bytes=0, peak_bytes=10, end_bytes=0)
+    seconds = iter((100.0, 8.0, 7.0, 100.0, 4.0, 5.0))
 
     def train(run: TrainingRun, _: object) -> TrainingResult:
         digests = {"loss": TensorDigest(dtype="float32", shape=(), sha256=next(hashes))}
-        return TrainingResult(
-            run=run, steps=(step, step), prepare_seconds=0.0, digests=digests, tensors=None, report={}
+        steps = tuple(
+            StepResult(loss=1.0, wall_seconds=9.0, cpu_seconds=next(seconds), start_bytes=0, peak_bytes=10, end_bytes=0)
+            for _ in range(3)
         )
+        return TrainingResult(run=run, steps=steps, prepare_seconds=0.0, digests=digests, tensors=None, report={})
 
     monkeypatch.setattr(measured, "_train", train)
     row = run_measured(cell("eager"), options, None)
