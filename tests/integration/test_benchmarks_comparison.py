@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.comparison.__main__ import budgets_that_peers_took
 from benchmarks.comparison.report import render_section
 
 ROOT = Path(__file__).parents[2]
@@ -98,3 +99,19 @@ def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
     runs = [json.loads(line) for line in (tmp_path / "comparison_runs.jsonl").read_text().splitlines()]
     assert [run["models"] for run in runs] == [["unet_tiny"]] * 2
     assert (tmp_path / "comparison_unet_tiny.jsonl").is_file()
+
+
+def test_what_peers_took_is_given_to_lowtide_too() -> None:
+    rows = [
+        {"method": "eager", "peak_bytes": 3000},
+        {"method": "checkpoint", "peak_bytes": 1000},
+        {"method": "amb-inductor", "peak_bytes": 2998},
+        {"method": "amb-aot_eager", "peak_bytes": 1001},
+        {"method": "amb-aot_eager", "peak_bytes": 1500, "outcome": "over budget"},
+        {"method": "amb-aot_eager", "peak_bytes": 3000},
+        {"method": "lowtide.compile", "peak_bytes": 2000},
+        {"method": "greedy", "peak_bytes": 1700, "kind": "planner"},
+    ]
+    lines = [json.dumps({"kind": "measured", "outcome": "completed", **row}) for row in rows]
+    assert budgets_that_peers_took(lines) == ["99.9%", "33.3%"]
+    assert budgets_that_peers_took(lines[1:]) == []
