@@ -225,8 +225,9 @@ def _measured_verdict(rows_by_model: Mapping[str, Sequence[Record]]) -> list[str
     return [
         (
             "Each point of PyTorch's means against the fastest run of `lowtide.compile` that needs no more memory, "
-            "which favours whoever ran more often, here lowtide, by what times scatter: a run below eager's time is no "
-            "more than that, save inductor's."
+            "which favours whoever ran more often, here lowtide, by what times scatter. A run below eager's time is "
+            "partly that, and partly page faults: malloc gives memory back after every step of eager's, and the next "
+            "one takes it again (on U-Net thousands of faults a step; within a budget, none after the second)."
         ),
         "",
         f"- behind at {len(behind)} of {len(behind) + num_ahead}{': ' if behind else ''}{'; '.join(behind)};",
