@@ -36,8 +36,13 @@ class Journal:
 
     def last(self, part: Part) -> Record | None:
         """How a part ended, or None: it has not begun, or not ended."""
-        own = [record for record in self.records() if record["part"] == part.name]
+        own = self._records_of(part)
         return own[-1] if own and "exit_code" in own[-1] else None
+
+    def has_begun(self, part: Part, *, is_short: bool) -> bool:
+        """Whether what a part left, if it was stopped, was begun as it is wanted."""
+        own = self._records_of(part)
+        return bool(own) and not own[-1].get("is_void") and own[-1].get("is_short") == is_short
 
     def is_done(self, part: Part, *, is_short: bool) -> bool:
         """Whether a part was last run as it is wanted, ended well, and what it left is there."""
@@ -49,12 +54,15 @@ class Journal:
     def seconds_interrupted(self, part: Part) -> tuple[float, float]:
         """Wall-clock and CPU seconds of a part that was interrupted, once or more, and has not ended since."""
         seconds, cpu_seconds = 0.0, 0.0
-        for record in self.records():
-            if record["part"] == part.name and (record.get("is_void") or "exit_code" in record):
+        for record in self._records_of(part):
+            if record.get("is_void") or "exit_code" in record:
                 is_interrupted = record.get("exit_code") == INTERRUPTED
                 seconds = seconds + record["seconds"] if is_interrupted else 0.0
                 cpu_seconds = cpu_seconds + record["cpu_seconds"] if is_interrupted else 0.0
         return seconds, cpu_seconds
+
+    def _records_of(self, part: Part) -> list[Record]:
+        return [record for record in self.records() if record["part"] == part.name]
 
     def void(self, part: Part) -> None:
         """From here on, nothing of a part counts that was measured before."""

@@ -1,12 +1,18 @@
-"""Pages that scripts write: whole, or between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``."""
+"""Pages that scripts write, whole or between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``, and their tables."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["renew_pages", "replace_marked"]
+__all__ = ["markdown_table", "renew_pages", "replace_marked"]
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()) -> list[str]:
+    """The lines of a table in Markdown; the columns named in ``right`` are flush right."""
+    rule = ["---:" if column in right else "---" for column in header]
+    return [f"| {' | '.join(cells)} |" for cells in (header, rule, *rows)]
 
 
 def renew_pages(text_by_path: Mapping[Path, str], *, program: str, is_check: bool) -> int:

@@ -6,14 +6,14 @@ With ``--check`` nothing is written; exit code 1 if the page does not say what b
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.marked import renew_pages, replace_marked
-from benchmarks.suite import JOURNAL, PARTS, Part
+from benchmarks.journal import Journal
+from benchmarks.marked import markdown_table, renew_pages, replace_marked
+from benchmarks.suite import PARTS, Part
 
 __all__ = ["main", "render_parts"]
 
@@ -30,10 +30,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.parts_report", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if the page is not up to date")
     options = parser.parse_args()
-    path = _RESULTS / JOURNAL
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     page = _PAGE.read_text(encoding="utf-8")
-    wanted = replace_marked(page, "parts", render_parts(PARTS, [json.loads(line) for line in lines]))
+    wanted = replace_marked(page, "parts", render_parts(PARTS, Journal(_RESULTS).records()))
     return renew_pages({_PAGE: wanted}, program="benchmarks.parts_report", is_check=options.check)
 
 
@@ -47,11 +45,10 @@ def render_parts(parts: Sequence[Part], journal: Sequence[Record]) -> str:
     record_by_part = {record["part"]: record for record in journal}
     rows = [_cells(part, record_by_part.get(part.name)) for part in parts]
     header = ("part", "measures", "results", "took", "measured")
-    lines = [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows)]
     known = [record_by_part[part.name] for part in parts if part.name in record_by_part]
     minutes = sum(record["seconds"] for record in known) / _SECONDS_PER_MINUTE
     total = f"\n{len(known)} of {len(parts)} parts, {minutes:.0f} minutes in all.\n" if known else ""
-    return "\n".join(lines) + "\n" + total
+    return "\n".join([*markdown_table(header, rows), ""]) + total
 
 
 def _cells(part: Part, record: Record | None) -> tuple[str, ...]:

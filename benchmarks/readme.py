@@ -7,14 +7,14 @@ training are written by ``python -m benchmarks.training.report``.)
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from benchmarks.marked import renew_pages, replace_marked
+from benchmarks.jsonl import read_jsonl
+from benchmarks.marked import markdown_table, renew_pages, replace_marked
 from benchmarks.training.matrix_report import describe
 from lowtide.units import format_bytes
 
@@ -78,7 +78,7 @@ def render_online(records: Sequence[Record]) -> str:
     ours = [setting for setting in settings if setting.get("policy")]
     num_equal = sum(setting["num_tensors_different"] == 0 for setting in ours)
     header = ("", "plain", "budget, r 0.5", "budget, r 0.3", "checkpoint per block", "budget, same peak")
-    return _table(header, rows) + (
+    return "\n".join([*markdown_table(header, rows), ""]) + (
         "\nArena of a training step and its CPU time relative to plain PyTorch; r is how far the budget lies between "
         "what must stay (0) and the plain peak (1). "
         f"{num_equal} of {len(ours)} runs within a budget, those of other policies included, are equal to plain "
@@ -108,7 +108,7 @@ def render_edge(tflite: Sequence[Record], onnx: Sequence[Record], executorch: Se
     others = [model for model in models if model not in smaller]
     num_op_bound = sum(model["is_op_bound"] for model in others)
     header = ("on TensorFlow Lite Micro", "arena", "planned", "less", "recomputed", "TDI")
-    return _table(header, rows) + (
+    return "\n".join([*markdown_table(header, rows), ""]) + (
         f"\nThe {len(rows)} largest gains; TDI is the [total duration increase](docs/glossary.md) by the cost model. "
         f"Of {len(models)} models the arena of {len(smaller)} becomes smaller, by "
         f"{median(map(_saved_percent, smaller)):.0f} % in the median, with the same outputs to the bit in {num_equal} "
@@ -154,11 +154,7 @@ def _executorch_sentence(executorch: Sequence[Record]) -> str:
 
 
 def _read(name: str) -> list[Record]:
-    return [json.loads(line) for line in (_RESULTS / name).read_text(encoding="utf-8").splitlines()]
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (header, ["---"] * len(header), *rows))
+    return read_jsonl(_RESULTS / name)
 
 
 if __name__ == "__main__":

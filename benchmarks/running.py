@@ -41,7 +41,7 @@ def run_part(part: Part, output: Path, journal: Journal, *, is_short: bool) -> R
         Stopped: Noted in the journal, too.
     """
     folder = output / part.name
-    goes_on = part.goes_on and _has_begun(journal, part, is_short=is_short)
+    goes_on = part.goes_on and journal.has_begun(part, is_short=is_short)
     earlier = journal.seconds_interrupted(part) if goes_on else (0.0, 0.0)
     if not goes_on:
         shutil.rmtree(folder, ignore_errors=True)
@@ -62,12 +62,6 @@ def run_part(part: Part, output: Path, journal: Journal, *, is_short: bool) -> R
     if exit_code == INTERRUPTED:
         raise Stopped
     return record
-
-
-def _has_begun(journal: Journal, part: Part, *, is_short: bool) -> bool:
-    """Whether what lies in the part's folder was begun as it is wanted now."""
-    own = [record for record in journal.records() if record["part"] == part.name]
-    return bool(own) and not own[-1].get("is_void") and own[-1].get("is_short") == is_short
 
 
 def _run_command(arguments: list[str]) -> int:

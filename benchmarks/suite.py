@@ -47,17 +47,25 @@ def _module(name: str, *arguments: str) -> Command:
     return ("-m", f"benchmarks.{name}", *arguments)
 
 
-def _edge_part(name: str, module: str, file: str, measures: str, *short: str) -> Part:
+def _part(
+    name: str, module: str, file: str, measures: str, page: str, *, short: Command, more: Command = (), **how: bool
+) -> Part:
+    """One module that writes one file: ``more`` arguments of it whole, those of ``short`` for a look."""
     output = ("-o", f"{OUT}/{file}")
-    small = ("--only", "four_branches", "--seconds", "1", *short)
     return Part(
         name=name,
         measures=measures,
-        commands=(_module(module, *output),),
-        short=(_module(module, *small, *output),),
+        commands=(_module(module, *more, *output),),
+        short=(_module(module, *short, *output),),
         files=(file,),
-        page="edge-benchmarks.md",
+        page=page,
+        **how,
     )
+
+
+def _edge_part(name: str, module: str, file: str, measures: str, *short: str) -> Part:
+    small = ("--only", "four_branches", "--seconds", "1", *short)
+    return _part(name, module, file, measures, "edge-benchmarks.md", short=small)
 
 
 _MATRIX = ("-o", f"{OUT}/training_matrix.jsonl")
@@ -78,18 +86,13 @@ PARTS: tuple[Part, ...] = (
         files=("training.jsonl",),
         page="benchmarks.md",
     ),
-    Part(
-        name="online",
-        measures="lowtide.budget beside eager and checkpoint: time, bits, growth, endurance, tracking",
-        commands=(_module("online", "-o", f"{OUT}/online.jsonl"),),
-        short=(
-            _module(
-                *("online", "--part", "training", "--program", "resnet with batch norm", "--rounds", "1"),
-                *("--steps", "1", "-o", f"{OUT}/online.jsonl"),
-            ),
-        ),
-        files=("online.jsonl",),
-        page="budget-benchmarks.md",
+    _part(
+        "online",
+        "online",
+        "online.jsonl",
+        "lowtide.budget beside eager and checkpoint: time, bits, growth, endurance, tracking",
+        "budget-benchmarks.md",
+        short=("--part", "training", "--program", "resnet with batch norm", "--rounds", "1", "--steps", "1"),
     ),
     _edge_part("edge", "edge", "edge_tflite.jsonl", ".tflite models on TensorFlow Lite Micro and LiteRT", "--offline"),
     _edge_part(
@@ -121,21 +124,22 @@ PARTS: tuple[Part, ...] = (
         files=("comparison_runs.jsonl", "comparison_unet.jsonl", "comparison_gpt2.jsonl"),
         page="benchmarks.md#benchmarks-everybody-beside-each-other",
     ),
-    Part(
-        name="online-sim",
-        measures="eviction policies on recorded training steps, beside the offline optimum",
-        commands=(_module("online_sim", "-o", f"{OUT}/online_sim.jsonl"),),
-        short=(_module("online_sim", "--short", "-o", f"{OUT}/online_sim.jsonl"),),
-        files=("online_sim.jsonl",),
-        page="online-benchmarks.md",
+    _part(
+        "online-sim",
+        "online_sim",
+        "online_sim.jsonl",
+        "eviction policies on recorded training steps, beside the offline optimum",
+        "online-benchmarks.md",
+        short=("--short",),
     ),
-    Part(
-        name="planner",
-        measures="planners on captured and generated graphs, beside proven bounds",
-        commands=(_module("planner", "--captured", f"{OUT}/raw/planner", "-o", f"{OUT}/planner.jsonl"),),
-        short=(_module("planner", "--short", "-o", f"{OUT}/planner.jsonl"),),
-        files=("planner.jsonl",),
-        page="benchmarks.md#benchmarks-planners",
+    _part(
+        "planner",
+        "planner",
+        "planner.jsonl",
+        "planners on captured and generated graphs, beside proven bounds",
+        "benchmarks.md#benchmarks-planners",
+        short=("--short",),
+        more=("--captured", f"{OUT}/raw/planner"),
         goes_on=True,
         is_added_to=True,
     ),
@@ -157,13 +161,13 @@ PARTS: tuple[Part, ...] = (
         files=("training_matrix.jsonl",),
         page="benchmarks.md#benchmarks-bits-and-peaks",
     ),
-    Part(
-        name="pool",
-        measures="the memory pool: CPU time per call by number of blocks",
-        commands=(_module("pool", "-o", f"{OUT}/pool.jsonl"),),
-        short=(_module("pool", "--calls", "100000", "--rounds", "1", "-o", f"{OUT}/pool.jsonl"),),
-        files=("pool.jsonl",),
-        page="decisions/pool.md",
+    _part(
+        "pool",
+        "pool",
+        "pool.jsonl",
+        "the memory pool: CPU time per call by number of blocks",
+        "decisions/pool.md",
+        short=("--calls", "100000", "--rounds", "1"),
     ),
 )
 """In the order in which they run: first those whose figures README shows."""

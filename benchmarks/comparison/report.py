@@ -6,7 +6,6 @@ With ``--check`` nothing is written; exit code 1 if the page does not say what t
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.comparison.__main__ import MODELS, RESULTS, RUNS, results_of
-from benchmarks.marked import renew_pages, replace_marked
+from benchmarks.jsonl import read_jsonl
+from benchmarks.marked import markdown_table, renew_pages, replace_marked
 from lowtide.ir.plan import increase_percent
 from lowtide.units import format_bytes
 
@@ -139,7 +139,7 @@ def _modelled_table(rows: Sequence[Record]) -> list[str]:
                 *(_place(point, names_it=False) for point in peers),
             )
         )
-    return _table(("budget", "bound", "planner", "policy", "`amb`", "`checkpoint`"), table)
+    return markdown_table(("budget", "bound", "planner", "policy", "`amb`", "`checkpoint`"), table)
 
 
 def _modelled_verdict(rows_by_model: Mapping[str, Sequence[Record]]) -> list[str]:
@@ -184,7 +184,7 @@ def _measured_table(rows: Sequence[Record]) -> list[str]:
         cells = [_measured_cell(here.get(method), eager_bits) for method in _MEASURED]
         size = next((row["budget_bytes"] for row in here.values() if row["budget_bytes"]), None)
         table.append((f"{budget}, {format_bytes(size)}" if size else "without", *cells))
-    return _table(("budget", *(f"`{method}`" for method in _MEASURED)), table)
+    return markdown_table(("budget", *(f"`{method}`" for method in _MEASURED)), table)
 
 
 def _measured_cell(row: Record | None, eager_bits: str | None) -> str:
@@ -239,7 +239,7 @@ def _measured_verdict(rows_by_model: Mapping[str, Sequence[Record]]) -> list[str
 
 # ------------------------------------------------------------------------------------------------ words and figures
 def _read(path: Path) -> list[Record]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return read_jsonl(path)
 
 
 def _budgets(rows: Iterable[Record]) -> list[str]:
@@ -274,10 +274,6 @@ def _place(point: Point | None, *, names_it: bool = False) -> str:
 
 def _percent(percent: float) -> str:
     return f"{percent:+.2f} %"
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows)]
 
 
 if __name__ == "__main__":

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lowtide import api
+from lowtide.cli.tflite import plan_smallest_within
 from lowtide.emit.means import PlanSmallest
-from lowtide.ir import Graph, PlanResult
 from lowtide.planning.addresses import AUTO_LAYOUT
 
 
@@ -16,18 +15,4 @@ def smallest_planner(*, seconds: float, seed: int, layout: str | None = AUTO_LAY
         seed: Of the planner.
         layout: Who gives addresses, or None.
     """
-
-    def plan_smallest(graph: Graph, *, keep_order: bool, max_copies: int | None) -> PlanResult:
-        return api.plan(
-            graph,
-            budget="min",
-            layout=layout,
-            keep_order=keep_order,
-            max_copies=max_copies,
-            bound=False,
-            threads=1,
-            time_limit_seconds=seconds,
-            seed=seed,
-        )
-
-    return plan_smallest
+    return plan_smallest_within(seconds, seed=seed, threads=1, layout=layout)

@@ -6,7 +6,6 @@ With ``--check`` nothing is written; exit code 1 if the page does not say what t
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from benchmarks.edge.summaries import (
     summarize_tflite,
     summarize_tflite_bands,
 )
+from benchmarks.jsonl import read_jsonl
 from benchmarks.marked import renew_pages
 
 __all__ = ["main", "render"]
@@ -215,7 +215,7 @@ def _link(file: str) -> str:
 
 
 def _read(path: Path) -> Records:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return read_jsonl(path)
 
 
 if __name__ == "__main__":

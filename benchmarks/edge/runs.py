@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe_run
+from benchmarks.marked import markdown_table
 
 Row = dict[str, Any]
 Table = Callable[[Sequence[Row]], str]
@@ -65,8 +66,7 @@ def write_rows(
 
 def markdown(columns: Sequence[str], texts: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A Markdown table; columns that are no ``texts`` are flush right."""
-    cells = [list(columns), ["---" if column in texts else "---:" for column in columns], *lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    return "\n".join(markdown_table(columns, lines, right=set(columns) - set(texts)))
 
 
 def kib(size_bytes: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean, median, quantiles
 from typing import Any
 
-from benchmarks.marked import renew_pages
+from benchmarks.marked import markdown_table, renew_pages
 from lowtide.units import format_bytes
 
 __all__ = ["main", "render"]
@@ -79,7 +79,14 @@ def _program(name: str, records: Sequence[Record]) -> list[str]:
     rounds = [record for record in records if record["record"] == "round"]
     kept, peak = (format_bytes(described[key]) for key in ("kept_bytes", "peak_bytes"))
     rows = [_row(record, rounds) for record in records if record["record"] == "setting"]
-    return [f"## {name}", "", f"Peak in the arena without a limit {peak}, P {kept}.", "", *_table(rows), ""]
+    return [
+        f"## {name}",
+        "",
+        f"Peak in the arena without a limit {peak}, P {kept}.",
+        "",
+        *markdown_table(_HEADER, rows),
+        "",
+    ]
 
 
 def _row(record: Record, rounds: Sequence[Record]) -> tuple[str, ...]:
@@ -101,11 +108,6 @@ def _row(record: Record, rounds: Sequence[Record]) -> tuple[str, ...]:
         f"{record['mean_search_us']:.0f} us",
         bits,
     )
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    lines = [_HEADER, tuple("---" for _ in _HEADER), *rows]
-    return ["| " + " | ".join(line) + " |" for line in lines]
 
 
 def _tracking(records: Sequence[Record]) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.jsonl import read_jsonl
 from benchmarks.machine import describe_run
 from benchmarks.online_sim.contenders import ABLATION_RATIOS, OPTIMUM_RATIOS, RATIOS, ablations, contenders
 from benchmarks.online_sim.latency import NUM_BLOCKS, latency_row, speed_row
@@ -126,7 +127,7 @@ def optimum_rows(network: str, trace: Trace, options: argparse.Namespace) -> Ite
 
 def earlier_optima(path: Path, networks: tuple[str, ...] | list[str]) -> Iterator[dict[str, Any]]:
     """The optima of a result file, each with the commit that it was found by."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = read_jsonl(path)
     commit = next(row["commit"] for row in rows if row["record"] == "run")
     for row in rows:
         if row["record"] == "optimum" and row["network"] in networks:

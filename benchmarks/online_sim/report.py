@@ -7,14 +7,14 @@ With ``--check`` nothing is written; exit code 1 if the page does not say what t
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
-from benchmarks.marked import renew_pages
+from benchmarks.jsonl import read_jsonl
+from benchmarks.marked import markdown_table, renew_pages
 from benchmarks.online_sim.contenders import ABLATION_RATIOS, OPTIMUM_RATIOS, RATIOS
 from benchmarks.online_sim.plots import LATENCY_PLOT, OVERHEAD_PLOT, plot_latency, plot_overhead
 
@@ -50,7 +50,7 @@ def main() -> int:
 
 def read_rows(path: Path) -> list[Row]:
     """All lines of a result file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return read_jsonl(path)
 
 
 def render(rows: Sequence[Row]) -> str:
@@ -78,8 +78,7 @@ def of(rows: Iterable[Row], record: str, **wanted: Any) -> list[Row]:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+    return "\n".join([*markdown_table(header, rows), "", ""])
 
 
 def measured(rows: Sequence[Row]) -> Iterable[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from benchmarks.marked import markdown_table
 from benchmarks.planner.cells import Cell, Outcome
 from benchmarks.planner.parts import MOCCASIN_COPIES, PUBLISHED
 from benchmarks.planner.results import Results, Summary, summarize
-from benchmarks.planner.words import group, plan_words, shown, table
+from benchmarks.planner.words import group, plan_words, shown
 from lowtide.importers.generate import GENERATE_PREFIX
 
 PLOT = "images/planner-published.png"
@@ -94,7 +95,7 @@ def _view(title: str, key: Callable[[Cell], str], chosen: Sequence[Summary]) -> 
         rows.append((name, *(plan_words(by_column.get(column)) for column in columns)))
     percents = sorted({one.cell.percent for one in chosen})
     heading = f"{title}, at {percents[0]} %" if len(percents) == 1 else title
-    return [*table((heading, *columns), rows), ""]
+    return [*markdown_table((heading, *columns), rows), ""]
 
 
 def _column(cell: Cell) -> str:
@@ -118,7 +119,7 @@ def _over_time(chosen: Sequence[Summary]) -> list[str]:
         for one in chosen
     ]
     header = ("budget", "planner", *(f"TDI after {moment:g} s" for moment in moments), "at the end", "bound")
-    return [*table(header, rows), ""]
+    return [*markdown_table(header, rows), ""]
 
 
 def tdi_at(outcome: Outcome, seconds: float) -> float | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from benchmarks.marked import markdown_table
 from benchmarks.planner.cells import BOUND, Cell
 from benchmarks.planner.parts import CAPTURED, ORDER_FREE, PLANNERS, SCALING, SIDE_BY_SIDE
 from benchmarks.planner.results import Results, Summary, best_bound, summarize
-from benchmarks.planner.words import best_of, figure, group, plan_words, shown, table
+from benchmarks.planner.words import best_of, figure, group, plan_words, shown
 
 SCALING_PLOT = "images/planner-scaling.png"
 """Beside the page."""
@@ -57,7 +58,7 @@ def _side_by_side_table(summaries: Sequence[Summary], seconds: float) -> list[st
     return [
         f"### {seconds:.0f} seconds",
         "",
-        *table(("instance", "budget", "bound", *(f"`{name}`" for name in contenders)), rows),
+        *markdown_table(("instance", "budget", "bound", *(f"`{name}`" for name in contenders)), rows),
         "",
         *_verdict(verdicts),
         "",
@@ -142,7 +143,7 @@ def render_order_free(results: Results) -> list[str]:
             f"{num_found} of {len(summaries)}."
         ),
         "",
-        *table(
+        *markdown_table(
             ("graph", "budget", "planner", "working set", "TDI, CPU time", "seeds with a plan", "on the clock"), rows
         ),
         "",
@@ -176,7 +177,7 @@ def render_scaling(results: Results) -> list[str]:
         "",
         f"Limit {limits} s. Memory: of the whole process at most, and before planning (Python, the graph, no solver).",
         "",
-        *table(
+        *markdown_table(
             ("graph", "nodes", "budget", "planner", "TDI, CPU time", "on the clock", "memory", "before planning"), rows
         ),
         "",
@@ -249,7 +250,7 @@ def render_captured(results: Results) -> list[str]:
             "work, the order kept. Gap: best plan less best bound, in points."
         ),
         "",
-        *table(
+        *markdown_table(
             (
                 "model",
                 "nodes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from benchmarks.planner.results import Summary
@@ -58,8 +58,3 @@ def shown(number: float | None, *, places: int = 3) -> str:
 def figure(number: float, unit: str) -> str:
     """A number to two figures or so."""
     return f"{number:.0f}{unit}" if number >= 10 else f"{number:.1f}{unit}"
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
-    return [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows)]

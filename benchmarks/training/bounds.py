@@ -17,6 +17,7 @@ import torch
 
 import lowtide
 import lowtide.models
+from benchmarks.jsonl import read_jsonl
 from benchmarks.training.course import AT_CHECKPOINT_PEAK
 from lowtide.planners.bounds import best_bound
 
@@ -29,7 +30,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0, metavar="S", help="for each bound (default 120)")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help=f"default: {RESULTS}")
     options = parser.parse_args()
-    records = [json.loads(line) for line in options.results.read_text(encoding="utf-8").splitlines()]
+    records = read_jsonl(options.results)
     kept = [record for record in records if record["record"] != "bound"]
     (num_threads,) = {record["num_threads"] for record in kept if record["record"] == "run"}
     torch.set_num_threads(num_threads)

@@ -6,13 +6,13 @@ With ``--check`` nothing is written; exit code 1 if the page does not say what t
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.marked import renew_pages, replace_marked
+from benchmarks.jsonl import read_jsonl
+from benchmarks.marked import markdown_table, renew_pages, replace_marked
 from benchmarks.training.matrix import RESULTS
 from lowtide.units import format_bytes
 
@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if the page is not up to date")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
     options = parser.parse_args()
-    records = [json.loads(line) for line in options.results.read_text(encoding="utf-8").splitlines()]
+    records = read_jsonl(options.results)
     page = _PAGE.read_text(encoding="utf-8")
     wanted = replace_marked(page, _NAME, render_section(records))
     return renew_pages({_PAGE: wanted}, program="benchmarks.training.matrix_report", is_check=options.check)
@@ -84,9 +84,7 @@ def render_section(records: Sequence[Record]) -> str:
             "default."
         ),
         "",
-        f"| {' | '.join(_COLUMNS)} |",
-        f"| {' | '.join(['---'] * len(_COLUMNS))} |",
-        *(f"| {' | '.join(_cells(model, planner, group))} |" for (model, planner), group in groups.items()),
+        *markdown_table(_COLUMNS, (_cells(model, planner, group) for (model, planner), group in groups.items())),
         "",
         *_failures(records),
     ]

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from benchmarks.marked import renew_pages, replace_marked
+from benchmarks.marked import markdown_table, renew_pages, replace_marked
 from lowtide.units import format_bytes
 
 __all__ = ["Results", "main", "read_results", "render_page", "render_readme_block"]
@@ -175,7 +175,7 @@ def render_readme_block(results: Results) -> str:
     run = results.run
     return "\n".join(
         [
-            *_table(header, rows),
+            *markdown_table(header, rows),
             "",
             (
                 f"Peak of a training step and its time relative to plain PyTorch. {num_equal} of {len(equal)} lowtide "
@@ -281,7 +281,7 @@ def _checkpoint_table(results: Results) -> list[str]:
                 "no plan" if planned.error else "yes" if _reaches_aim(results, model) else "no",
             )
         )
-    return _table(
+    return markdown_table(
         (
             "model",
             "eager peak",
@@ -344,7 +344,7 @@ def _model_section(results: Results, model: str) -> list[str]:
     errors = [
         f"No plan for lowtide, {row.setting}: {row.error}" for row in results.rows if row.model == model and row.error
     ]
-    body = [f"## {_TITLES.get(model, model)}", "", *_table(header, rows), ""]
+    body = [f"## {_TITLES.get(model, model)}", "", *markdown_table(header, rows), ""]
     return [*body, *[line for error in errors for line in (error, "")]]
 
 
@@ -358,10 +358,6 @@ def _cell(row: Row) -> str:
 
 def _time_cell(row: Row) -> str:
     return f"×{row.slow_down:.2f} ({min(row.slow_downs):.2f}-{max(row.slow_downs):.2f})"
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows)]
 
 
 def _limits() -> dict[str, str]:
