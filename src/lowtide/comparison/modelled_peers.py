@@ -56,7 +56,7 @@ class ModelledPeer:
 
     def _plans_of(self, request: PlanRequest) -> list[tuple[Bytes, int, tuple[Step, ...]]]:
         """Peak, duration and steps of each setting; the referee's word on them."""
-        graph, should_stop = request.graph, request.should_stop or _never
+        graph, should_stop = request.graph, request.should_stop or (lambda: False)
         if self._graph is not graph:
             self._plans = []
             for sequence in self.sequences_of(graph, should_stop):
@@ -65,10 +65,6 @@ class ModelledPeer:
                 self._plans.append((replayed.peak_bytes, replayed.duration, steps))
             self._graph = None if should_stop() else graph  # of some settings: not all that there is to know
         return self._plans
-
-
-def _never() -> bool:
-    return False
 
 
 def checkpointed_sequence(graph: Graph, block_paths: Sequence[str]) -> tuple[str, ...]:
