@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +18,24 @@ def pytest_configure() -> None:
     """A shell that starts us in the background has us ignore Ctrl-C, and so all that we start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _forget_imports_from_temporary_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test meets a module that another one wrote and imported: ``model.py`` would hide lowtide's own models."""
+    modules, path = set(sys.modules), list(sys.path)
+    yield
+    sys.path[:] = path
+    temporary = tmp_path_factory.getbasetemp().resolve()
+    for name in set(sys.modules) - modules:
+        if _is_written_in(sys.modules[name], temporary):
+            del sys.modules[name]
+
+
+def _is_written_in(module: ModuleType, folder: Path) -> bool:
+    """Whether it is Python below a folder; a native module stays, which cannot be loaded twice."""
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and file.endswith(".py") and folder in Path(file).resolve().parents
 
 
 @pytest.fixture

@@ -33,12 +33,8 @@ def needs_a_branch():
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with a module that makes models."""
-    import sys
-
     (tmp_path / "cli_models.py").write_text(MODELS, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "cli_models", raising=False)
     return tmp_path
 
 

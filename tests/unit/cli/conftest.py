@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -73,6 +72,4 @@ def workplace(tmp_path: Path, four: Graph, monkeypatch: pytest.MonkeyPatch) -> P
     save_graph(four, tmp_path / "four.json")
     (tmp_path / "cli_fakes.py").write_text(FAKES, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "cli_fakes", raising=False)
     return tmp_path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +57,6 @@ number = 7
 def targets(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (workplace / "cli_targets.py").write_text(TARGETS, encoding="utf-8")
     (workplace / "cli_broken_target.py").write_text("import nowhere_at_all\n", encoding="utf-8")
-    for name in ("cli_targets", "cli_broken_target"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     return workplace
 
 
@@ -181,11 +178,9 @@ def test_a_module_may_be_called_as_a_prefix_is(
     targets: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("machine.py").write_text(TARGETS, encoding="utf-8")
-    monkeypatch.delitem(sys.modules, "machine", raising=False)
     importlib.invalidate_caches()
     assert main(["plan", "machine:number"]) == 2
     assert capsys.readouterr().err == "lowtide: machine:number is of type int, not a function\n"
-    monkeypatch.delitem(sys.modules, "machine", raising=False)
 
 
 def test_a_name_that_is_nearly_there_is_told(targets: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,7 +192,6 @@ def test_model_is_one_of_lowtide_unless_there_is_a_module_of_that_name(
     targets: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(api, "capture", lambda *_, **__: load_graph("four.json"))
-    monkeypatch.delitem(sys.modules, "model", raising=False)
     assert full_name("model:unet_tiny") == "lowtide.models:unet_tiny"
     Path("model").mkdir()  # of weights: no module, though Python would import it
     importlib.invalidate_caches()
@@ -216,7 +210,6 @@ def test_model_is_one_of_lowtide_unless_there_is_a_module_of_that_name(
         "lowtide: model:unet_tiny: module 'model' has no 'unet_tiny'; lowtide's own models are in lowtide.models, e.g. "
         "lowtide.models:unet_tiny\n"
     )
-    monkeypatch.delitem(sys.modules, "model", raising=False)
 
 
 @pytest.mark.parametrize("command", ["plan", "verify", "simulate", "sweep", "compare"])
