@@ -15,6 +15,7 @@
 
 #include "lowtide/engine_errors.hpp"
 #include "torch_shim_call.hpp"
+#include "torch_shim_callbacks.hpp"
 #include "torch_shim_errors.hpp"
 #include "torch_shim_guest.hpp"
 #include "torch_shim_mutex.hpp"
@@ -38,7 +39,7 @@ namespace lowtide::shim {
   }
 }
 
-// False: a signal waits to be handled first, and nothing has happened.
+// False: Python has to run first, and nothing has happened.
 inline bool begin(Runtime& runtime, const OpInfo& info, Call& call) {
   try {
     const Runtime::Waiting waiting(runtime);
@@ -86,7 +87,7 @@ inline void run_tracked(Runtime& runtime, const OpInfo& info, c10::DispatchKeySe
                         bool is_shield = false, const c10::SafeKernelFunction* kernel = nullptr) {
   while (!try_tracked(runtime, info, below, stack, lock, is_shield, kernel)) {
     lock.unlock();
-    Interrupts::handle_now();
+    let_python_run();
     lock.lock();
     if (inside() != &runtime) throw std::runtime_error("lowtide: a signal's handler has left the budget within an op");
   }
@@ -128,32 +129,6 @@ inline void hook_of_guest(const c10::OperatorHandle& op, c10::DispatchKeySet bel
   lock.unlock();
   const c10::impl::ExcludeDispatchKeyGuard below_the_hook(kHookKey);
   op.redispatchBoxed(below, stack);
-}
-
-// Without the lock: whoever has the GIL may be waiting for it.
-inline void tell(const std::vector<Told>& told) {
-  const pybind11::gil_scoped_acquire gil;
-  if (shim().listener == nullptr) return;
-  try {
-    pybind11::list all;
-    for (const Told& one : told) {
-      all.append(pybind11::make_tuple(one.kind, one.cell, one.size, one.op == nullptr ? std::string() : one.op->name));
-    }
-    pybind11::reinterpret_borrow<pybind11::object>(shim().listener)(all);
-  } catch (pybind11::error_already_set& error) {
-    error.discard_as_unraisable("lowtide's on_event");
-  }
-}
-
-// Likewise.
-inline void sound_alarm() {
-  const pybind11::gil_scoped_acquire gil;
-  if (shim().alarm == nullptr) return;
-  try {
-    pybind11::reinterpret_borrow<pybind11::object>(shim().alarm)();
-  } catch (pybind11::error_already_set& error) {
-    error.discard_as_unraisable("lowtide's warning");
-  }
 }
 
 // After an op: what must not happen under the lock.

@@ -26,13 +26,13 @@ inline c10::StorageImpl* returned_storage(const Stack& stack, std::size_t num_re
 }  // namespace detail
 
 inline void Runtime::replay(RecordId record, std::vector<Spot>& spots) {
-  if (is_waiting_ && Interrupts::is_pending()) throw Interrupted();
+  const Clock::time_point started = Clock::now();
+  if (is_waiting_ && (Interrupts::is_pending() || is_warning_due(started))) throw Interrupted();
   const Recipe& recipe = *recipes_[record];
   const std::vector<std::int64_t> sizes = engine_.tape().record(record).sizes;
   if (is_listened_) told_.push_back({"recompute", kNone, 0, recipe.info});
   const OpInfo* outer = std::exchange(running_, recipe.info);
   const Temper outer_temper = std::exchange(temper_, static_cast<Temper>(engine_.tape().record(record).temper));
-  const Clock::time_point started = Clock::now();
   if (is_waiting_ && !wait_began_) wait_began_ = started;
   const bool was_replaying = std::exchange(is_replaying_, true);
   if (std::exchange(failed_replay_, kNone) == record) temper_ = kTightest;

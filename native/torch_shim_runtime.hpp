@@ -320,7 +320,7 @@ class Runtime final : public online::Host {
   // Once, soon after ops have begun to wait for their inputs for longer than all else takes.
   bool has_begun_to_thrash() { return std::exchange(is_alarming_, false); }
 
-  // While one lives, what is recomputed is recomputed for an op that has not begun: it waits, and a signal may end that.
+  // While one lives, what is recomputed is recomputed for an op that has not begun: it waits, and Interrupted may end that.
   class Waiting {
    public:
     explicit Waiting(Runtime& runtime) : runtime_(runtime) { runtime.is_waiting_ = true; }
@@ -456,10 +456,17 @@ class Runtime final : public online::Host {
     look_for_thrashing(now);
   }
 
+  static bool is_most_of(double period, double waited) { return waited >= std::max(kLeastThrashSeconds, period / 2.0); }
+
+  // Whether an op waits that has to be warned of before it is done waiting: that may be never.
+  bool is_warning_due(Clock::time_point now) const {
+    if (stats_.has_thrashed || !wait_began_) return false;
+    return is_most_of(seconds_between(period_began_, now), period_wait_seconds_ + seconds_between(*wait_began_, now));
+  }
+
   void look_for_thrashing(Clock::time_point now) {
     const double period = seconds_between(period_began_, now);
-    const bool is_thrashing = period_wait_seconds_ >= std::max(kLeastThrashSeconds, period / 2.0);
-    if (is_thrashing && !stats_.has_thrashed) is_alarming_ = stats_.has_thrashed = true;
+    if (!stats_.has_thrashed && is_most_of(period, period_wait_seconds_)) is_alarming_ = stats_.has_thrashed = true;
     if (period < kThrashPeriodSeconds) return;
     period_began_ = now;
     period_wait_seconds_ = 0.0;

@@ -17,7 +17,8 @@
 
 namespace lowtide::shim {
 
-// Thrown between two recomputations; the op that wanted them has not begun. No std::exception: it is no failure.
+// Thrown between two recomputations, where Python has to run: for a signal, or a warning that is due. The op that wanted
+// them has not begun. No std::exception: it is no failure.
 struct Interrupted {};
 
 class Interrupts {

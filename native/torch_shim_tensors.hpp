@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "lowtide/engine_errors.hpp"
+#include "torch_shim_callbacks.hpp"
 #include "torch_shim_errors.hpp"
 #include "torch_shim_guest.hpp"
 #include "torch_shim_handle.hpp"
@@ -31,7 +32,7 @@ inline Handle* handle_of_tensor(const at::Tensor& tensor) {
   return all.runtime->raw_of(storage) == nullptr ? nullptr : all.runtime->handle_for(storage);
 }
 
-// False: a signal waits to be handled first.
+// False: Python has to run first.
 template <typename Action>
 bool try_to_act_on(const at::Tensor& tensor, Action action) {
   const Lock lock(shim_mutex());
@@ -62,7 +63,7 @@ template <typename Action>
 void act_on(const at::Tensor& tensor, Action action) {
   ++num_escapes;
   const pybind11::gil_scoped_release no_gil;
-  while (!try_to_act_on(tensor, action)) Interrupts::handle_now();
+  while (!try_to_act_on(tensor, action)) let_python_run();
 }
 
 inline void pin(const at::Tensor& tensor) {

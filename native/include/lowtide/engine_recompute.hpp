@@ -266,7 +266,7 @@ class Recomputer {
     }
     state_.log(EventKind::kRecomputed, id, 0, 0);
     if (state_.clock > state_.config.max_cost) {
-      throw Thrashing("recomputation has taken more time than allowed: the budget is too small");
+      throw Thrashing("recomputation has taken more time than allowed");
     }
   }
 

@@ -28,8 +28,6 @@ _REQUEST = re.compile(r"has no room for (\d+) bytes more in (.+?): resident ")
 _NO_OP = ("no op", "this program")
 """What the shim says where the request came from outside any op it saw, e.g. from a factory."""
 _TOO_SMALL = re.compile(r"is too small for (.+?): ")
-_SAID_TWICE = ": the budget is too small. "
-"""The engine says it of the simulator's budgets, too; the shim has said it before."""
 _OPAQUE_LSTM = "mkldnn_rnn_layer"
 
 
@@ -175,7 +173,7 @@ class LowtideOutOfMemory(LowtideError, torch.OutOfMemoryError):
         found = tuple(_named_holders() if holders is None else holders)
         demand = _told_demand() if peak_demand_bytes is None else peak_demand_bytes
         shortage = read_shortage(message)
-        super().__init__(" ".join([_said_once(message), *_remarks(shortage, found, demand)]))
+        super().__init__(" ".join([_in_words(message), *_remarks(shortage, found, demand)]))
         self.requested_bytes = shortage.requested_bytes
         self.capacity_bytes = shortage.capacity_bytes
         self.resident_bytes = shortage.resident_bytes
@@ -202,12 +200,11 @@ def _told_demand() -> int | None:
     return None
 
 
-def _said_once(message: str) -> str:
-    """Of thrashing, the shim's text as people read it; any other stays as it is."""
+def _in_words(message: str) -> str:
+    """Of thrashing, the shim's text with the budget as people read it; any other stays as it is."""
     if _TOO_SMALL.search(message) is None:
         return message
-    in_words = _BUDGET.sub(lambda match: f"the budget of {_size_of(int(match[1]))} ", message)
-    return in_words.replace(_SAID_TWICE, ". ")
+    return _BUDGET.sub(lambda match: f"the budget of {_size_of(int(match[1]))} ", message)
 
 
 def _remarks(shortage: Shortage, holders: Sequence[Holder], demand_bytes: int | None) -> list[str]:

@@ -136,10 +136,11 @@ class Session:
 
     @property
     def on_event(self) -> EventCallback | None:
-        """Called for each eviction, recomputation and move, and when thrashing begins, soon after; None: nobody is.
+        """Called for each eviction, recomputation and move, and once when thrashing begins; None: nobody is.
 
-        It may be set at any time. It is called in the thread whose op caused the event, after that op; what it raises
-        is reported as unraisable and passed over. What it allocates counts.
+        It may be set at any time. It is called in the thread whose op caused the event, after that op, or, of
+        thrashing, while that op waits; what it raises, Ctrl-C aside, is reported as unraisable and passed over. What
+        it allocates counts.
         """
         return self._callback
 

@@ -22,6 +22,8 @@ import torch
 from budget_models import SMALL
 from session_cases import nothing_left, session_of  # noqa: F401
 
+from lowtide.runtime.session import Session
+
 Handler = Callable[[int, FrameType | None], object]
 
 MODEL = SMALL["bilstm_decomposed"]
@@ -113,6 +115,49 @@ def test_ctrl_c_ends_what_is_recomputed(shim: ModuleType) -> None:
     assert time.monotonic() - sent[0] < 10.0  # the session left behind included
     with session_of("64MiB"):  # everything is usable
         MODEL().step(0)
+
+
+def test_ctrl_c_while_a_callback_runs_ends_the_training(shim: ModuleType) -> None:
+    named: list[str] = []
+
+    def interrupt(name: str, figures: Mapping[str, Any]) -> None:
+        named.append(name)
+        if len(named) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60.0)  # which Ctrl-C ends
+
+    with session_of(_budget(0.5)) as session:
+        session.on_event = interrupt
+        training = MODEL()
+        with pytest.raises(KeyboardInterrupt):
+            training.step(0)
+    assert len(named) >= 1
+
+
+def _read_again(values: list[torch.Tensor], session: Session, shim: ModuleType) -> int:
+    """Compute a chain of values again for one op that reads the last; how many ops have been recomputed by then."""
+    assert sum(map(shim.evict, values[1:])) >= 1
+    _ = values[-1] + 1
+    return session.stats.num_recomputes
+
+
+def test_an_op_that_is_not_done_waiting_is_warned_of(shim: ModuleType) -> None:
+    recomputes_when_told: list[int] = []
+
+    def note(name: str, figures: Mapping[str, Any]) -> None:
+        if name == "thrash":
+            recomputes_when_told.append(session.stats.num_recomputes)
+
+    with session_of("256MiB", max_recompute_percent=1e9) as session:
+        session.on_event = note
+        values, weight = [torch.rand(1024, 1024)], torch.eye(1024)
+        for _ in range(40):
+            values.append(values[-1] @ weight)
+        recomputes_when_done = [_read_again(values[:21], session, shim)]
+        while not recomputes_when_told and len(recomputes_when_done) < 100:  # the first one takes longer than all else
+            recomputes_when_done.append(_read_again(values, session, shim))
+        assert torch.equal(values[-1], values[0])
+    assert recomputes_when_told[0] not in recomputes_when_done  # in the middle of an op, not after it
 
 
 @pytest.fixture

@@ -24,8 +24,7 @@ TEXT = (
 )
 THRASHING = (
     f"DefaultCPUAllocator: can't allocate memory: the budget of {70 * MIB} bytes is too small for aten::mm: "
-    "recomputation has taken more time than allowed: the budget is too small. Raise the budget or make the batch "
-    "smaller."
+    "recomputation has taken more time than allowed. Raise the budget or make the batch smaller."
 )
 THRASHING_IN_WORDS = (
     f"DefaultCPUAllocator: can't allocate memory: the budget of 70.0 MiB ({70 * MIB} bytes) is too small for aten::mm: "
@@ -73,7 +72,7 @@ def test_thrashing_tells_budget_and_op() -> None:
 
 
 def test_what_else_thrashing_says_of_the_reason_stays() -> None:
-    other = THRASHING.replace("recomputation has taken more time than allowed: the budget is too small", "cells push")
+    other = THRASHING.replace("recomputation has taken more time than allowed", "cells push")
     assert str(LowtideOutOfMemory(other)).endswith(
         " is too small for aten::mm: cells push. Raise the budget or make the batch smaller."
     )
@@ -197,8 +196,3 @@ def test_the_shim_writes_what_is_read_here() -> None:
         *('"no op"', '"this program"', ": resident ", ", locked ", ", unevictable ", ", free ", ", largest hole "),
     ):
         assert piece in written, piece
-
-
-def test_the_engine_writes_what_is_left_out_here() -> None:
-    written = (ROOT / "native" / "include" / "lowtide" / "engine_recompute.hpp").read_text(encoding="utf-8")
-    assert 'Thrashing("recomputation has taken more time than allowed: the budget is too small")' in written
