@@ -89,13 +89,13 @@ def print_table(header: Iterable[str], rows: Iterable[Iterable[str]], *, right: 
 
     Args:
         header: Names of the columns.
-        rows: Cells, plain text.
+        rows: Cells, plain text; what is too long goes on below.
         right: Columns (0-based) that are aligned right.
     """
     aligned_right = set(right)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, name in enumerate(header):
-        table.add_column(name, justify="right" if index in aligned_right else "left", overflow="ellipsis")
+        table.add_column(name, justify="right" if index in aligned_right else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     _console().print(table)

@@ -104,15 +104,26 @@ def chosen_policy(name: str, parts: list[Part], *, is_ideal: bool) -> Policy:
     return with_rules(policy, replace(rules, is_ideal=True), name=f"{policy.name}-ideal")
 
 
+def _echo(budget: str, in_bytes: str, *, share: str, between: str) -> str:
+    """The budget in every unit, each once."""
+    written = budget.strip()
+    if written.endswith("%"):
+        return f"{written}: {in_bytes}{between}"
+    if written.startswith("r"):
+        return f"{written}: {in_bytes}{share}"
+    return (in_bytes if written.isdigit() else f"{written}: {in_bytes}") + share + between
+
+
 def describe(result: Simulation, budget: str) -> list[tuple[str, str]]:
     """Names and figures for people; ``budget`` is what the user wrote."""
     echoed = f"{format_bytes(result.budget_bytes)} = {result.budget_bytes} bytes"
-    share = "" if result.memory_ratio is None else f", {100 * result.memory_ratio:.1f} % of the plain peak"
-    between = "" if result.ratio is None else f", r = {result.ratio:.3f}"
+    share = f", {100 * result.memory_ratio:.1f} % of the plain peak" if result.memory_ratio is not None else ""
+    between = f", r = {result.ratio:.3f}" if result.ratio is not None else ""
+    plain_bytes = result.plain_peak_bytes
     facts = [
         ("policy", result.policy),
-        ("budget", (echoed if budget.strip().isdigit() else f"{budget.strip()}: {echoed}") + share + between),
-        ("plain peak", f"{format_bytes(result.plain_peak_bytes)}, {format_bytes(result.floor_bytes)} must stay"),
+        ("budget", _echo(budget, echoed, share=share, between=between)),
+        ("plain peak", f"{format_bytes(plain_bytes)} without eviction, {format_bytes(result.floor_bytes)} must stay"),
     ]
     if not result.completed:
         return [*facts, ("completed", f"no, after {count_of(result.num_calls, 'op')}: {result.reason}")]
