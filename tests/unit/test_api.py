@@ -64,6 +64,7 @@ class FakePlanner:
 
     answer: Callable[[PlanRequest], Any]
     name: str = "fake"
+    searches_order: bool = False
 
     def __post_init__(self) -> None:
         self.requests: list[PlanRequest] = []
@@ -337,6 +338,23 @@ def test_small_graph_is_proven_where_the_relaxation_leaves_a_gap() -> None:
     assert result.plan is not None
     assert (result.status, result.plan.duration) == (Status.OPTIMAL, result.lower_bound_duration)
     assert relaxed.duration < result.plan.duration
+
+
+def test_what_the_default_planner_proves_of_the_given_order_needs_no_other_bound(fake_bound: FakeBounds) -> None:
+    fake_bound(lambda *_, **__: _raise(AssertionError("there is nothing left to prove")))
+    graph = graph_from_spec("generate:transformer?layers=4")
+    result = api.plan(graph, budget="60%")
+    assert result.plan is not None
+    assert (result.scope.order, result.status) == ("fixed", Status.OPTIMAL)
+    exact = api.plan(graph, budget="60%", planner="exact")
+    assert result.lower_bound_duration == result.plan.duration == exact.lower_bound_duration
+
+
+def test_a_claim_for_an_order_that_the_steps_leave_is_refused() -> None:
+    left = sequence_planner("p", "r", "q", "s", status=Status.OPTIMAL, bound=4)
+    planner = FakePlanner(lambda request: replace(left.propose(request), scope=Scope("fixed")), searches_order=True)
+    with pytest.raises(api.PlannerFailed, match="makes a claim in the given order for other steps"):
+        api.plan(two_branches(), budget=10, planner=planner)
 
 
 def test_plan_that_leaves_the_order_is_marked_and_loses_its_bound() -> None:

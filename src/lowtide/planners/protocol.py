@@ -51,12 +51,15 @@ class Proposal:
         steps: The plan; without a plan that fits, the one of the smallest peak it met, or None.
         lower_bound_duration: Proven least duration of any plan within the scope and budget, or None.
         incumbents: The course of the search.
+        scope: The plans of which status and bound speak, where these are not all that were asked for: ``fixed`` of a
+            plan in the given order, proven for that order alone, though any order would do. None: all of them.
     """
 
     status: Status
     steps: tuple[Step, ...] | None
     lower_bound_duration: int | None = None
     incumbents: tuple[Incumbent, ...] = ()
+    scope: Scope | None = None
 
 
 @runtime_checkable

@@ -1,8 +1,9 @@
 """A portfolio of ruin and recreate, of combined plans and annealings, over threads; order and recomputation together.
 
-Where the order is kept and a relaxation (see ``exact``) all but solves the problem, as on training graphs, its solution
-is the start, and the plan is often proven optimal within a second. Otherwise the portfolio starts from the better of
-that and ``greedy``'s plan, so that no plan is longer than greedy's for the same request.
+Where a relaxation (see ``exact``) all but solves the problem in the given order, as on training graphs, its solution is
+the start, and the plan is often proven optimal in that order within a second; other orders are then looked at once, and
+again only if one is better. Otherwise the portfolio starts from the better of that and ``greedy``'s plan, so that no
+plan is longer than greedy's for the same request.
 
 The engine is native (``native/include/lowtide/portfolio.hpp``, ``order.hpp``). Its members search sets of pairs (stage,
 node before it), as ``greedy`` does: from nothing, from the best that all of them have found, or from what two of the
@@ -77,70 +78,83 @@ class SearchPlanner:
         work = default_work(flat) if self._max_work is None else self._max_work
         course = Course(request, recorder, started, work)
         with GreedyStart(course, flat) as greedy:
-            if request.scope.order == "fixed":
-                proposal = _propose_given(course, flat, greedy)
-            else:
-                proposal = _Orders(course, greedy).propose(flat)
+            given = _Given(course, flat, greedy)
+            given.approach()
+            proposal = given.propose() if request.scope.order == "fixed" else _Orders(course, given).propose()
         _logger.debug("search: %s, %.2f s", proposal.status.value, time.monotonic() - started)
         return proposal
 
 
-def _propose_given(course: Course, flat: FlatGraph, greedy: GreedyStart) -> Proposal:
-    """The best plan in one order.
+class _Given:
+    """Searches plans in the given order."""
 
-    Where the linear relaxation all but solves the problem its solution is the start, and the search ends as soon as a
-    plan meets the bound.
-    """
-    from lowtide.planners.exact.meeting import Meeting
+    def __init__(self, course: Course, flat: FlatGraph, greedy: GreedyStart) -> None:
+        from lowtide.planners.exact.meeting import Meeting
 
-    meeting = Meeting(course, flat)
-    seconds_left = course.countdown(_RELAXED_SHARE)
-    if meeting.relaxing.is_clear(seconds=seconds_left()):
+        self.flat = flat
+        self.greedy = greedy
+        self.meeting: Meeting = Meeting(course, flat)
+        self._course = course
+
+    def approach(self) -> None:
+        """Start from the relaxation where it all but solves the problem, until a plan meets the bound."""
+        relaxing = self.meeting.relaxing
+        seconds_left = self._course.countdown(_RELAXED_SHARE)
+        if not relaxing.is_clear(seconds=seconds_left()):
+            return
         for _ in range(_CLEAR_ROUNDS):
-            meeting.relax(seconds=seconds_left(), max_search_nodes=_CLEAR_NODES)
-            is_last = meeting.relaxing.is_exhausted or not meeting.relaxing.is_small
-            if meeting.is_settled or is_last or course.is_over or seconds_left() == 0.0:
+            self.meeting.relax(seconds=seconds_left(), max_search_nodes=_CLEAR_NODES)
+            is_last = relaxing.is_exhausted or not relaxing.is_small
+            if self.meeting.is_settled or is_last or self._course.is_over or seconds_left() == 0.0:
                 break
-    if not meeting.is_met:
-        _search_with_greedy(course, meeting, greedy)
-    return meeting.proposal()
 
+    def propose(self) -> Proposal:
+        """The best plan in this order."""
+        if not self.meeting.is_met:
+            self._search_with_greedy()
+        return self.meeting.proposal()
 
-def _search_with_greedy(course: Course, meeting: Meeting, greedy: GreedyStart) -> None:
-    """Search beside greedy, where there are threads for both, then from what the two have found."""
-    if course.request.threads > 1:
-        meeting.search(meeting.best_start, share=_BESIDE_GREEDY, time_share=_TIME_BESIDE_GREEDY)
-    best_start, found = meeting.best_start, greedy.found()
-    meeting.take(found)
-    if meeting.is_met:
-        return
-    assert meeting.best is not None
-    start = () if meeting.best.fits else meeting.best_start
-    meeting.search(start, best_start, found.recomputations, share=_AFTER_GREEDY, time_share=1.0)
+    def _search_with_greedy(self) -> None:
+        """Search beside greedy, where there are threads for both, then from what the two have found."""
+        meeting = self.meeting
+        if self._course.request.threads > 1:
+            meeting.search(meeting.best_start, share=_BESIDE_GREEDY, time_share=_TIME_BESIDE_GREEDY)
+        best_start, found = meeting.best_start, self.greedy.found()
+        meeting.take(found)
+        if meeting.is_met:
+            return
+        assert meeting.best is not None
+        start = () if meeting.best.fits else meeting.best_start
+        meeting.search(start, best_start, found.recomputations, share=_AFTER_GREEDY, time_share=1.0)
 
 
 class _Orders:
     """Searches orders and plans in turn."""
 
-    def __init__(self, course: Course, greedy: GreedyStart) -> None:
+    def __init__(self, course: Course, given: _Given) -> None:
         self._course = course
-        self._greedy = greedy
+        self._given = given
         self._request = course.request
 
-    def propose(self, given: FlatGraph) -> Proposal:
+    def propose(self) -> Proposal:
         """The best plan, in the order that suits it."""
-        first = self._ordered(given, (), budget_bytes=self._request.budget_bytes, share=_ORDER_SHARE)
+        first = self._ordered(self._given.flat, (), budget_bytes=self._request.budget_bytes, share=_ORDER_SHARE)
         if first is None:
-            return _propose_given(self._course, given, self._greedy)
+            return self._given.propose()
         best = self._take_turns(first[0])
+        if best.flat is self._given.flat:
+            self._given.meeting.take(best)
+            return self._given.meeting.proposal()
         return proposal_of(self._request, self._course.recorder, best, least_extra_duration=None, is_infeasible=False)
 
     def _take_turns(self, ordered: FlatGraph) -> Found:
-        """Search orders and plans in turn."""
-        best = self._course.search(ordered, (), share=0.2)
-        if best.fits and not best.extra_duration:
+        """Search orders and plans in turn; where the plan in the given order is proven, only if another is better."""
+        meeting = self._given.meeting
+        best = better_of(meeting.best, self._course.search(ordered, (), share=0.2))
+        is_best = best.fits and not best.extra_duration
+        if is_best or (meeting.is_met and best is meeting.best):
             return best
-        best = better_of(best, self._greedy.found())
+        best = better_of(best, self._given.greedy.found())
         for turn in range(1, _NUM_TURNS + 1):
             if self._course.is_over:
                 break

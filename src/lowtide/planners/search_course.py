@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lowtide.ir import Status
@@ -51,9 +51,11 @@ class Found:
     extra_duration: int
 
     @property
-    def rank(self) -> tuple[bool, int]:
-        """Smaller is better."""
-        return (False, self.extra_duration) if self.fits else (True, self.peak_bytes)
+    def rank(self) -> tuple[bool, int, int]:
+        """Smaller is better; of plans that take no time more, the one that executes fewer nodes again."""
+        if not self.fits:
+            return True, self.peak_bytes, self.extra_duration
+        return False, self.extra_duration, 0 if self.extra_duration else len(self.recomputations)
 
 
 def better_of(first: Found | None, second: Found) -> Found:
@@ -78,8 +80,14 @@ def proposal_of(
         least_extra_duration: No plan in the given order takes less beyond the baseline's duration; None: not known.
         is_infeasible: Whether it is proven that no plan in the given order fits.
     """
-    if request.scope.order != "fixed":  # what was proven for the given order is no proof
-        least_extra_duration, is_infeasible = None, False
+    scope, incumbents = None, tuple(recorder.incumbents)
+    if request.scope.order != "fixed":  # another order may need less time, or less memory
+        is_infeasible = False
+        if found.fits and least_extra_duration and found.flat.graph.order == request.graph.order:
+            scope = replace(request.scope, order="fixed")
+        else:
+            least_extra_duration = None
+            incumbents = tuple(replace(incumbent, lower_bound_duration=None) for incumbent in incumbents)
     if found.fits and found.extra_duration == 0:  # every node is executed at least once, in any order
         least_extra_duration = 0
     if not found.fits:
@@ -94,7 +102,8 @@ def proposal_of(
         status=status,
         steps=steps_of(found.flat, found.recomputations),
         lower_bound_duration=bound,
-        incumbents=tuple(recorder.incumbents),
+        incumbents=incumbents,
+        scope=scope,
     )
 
 

@@ -56,6 +56,8 @@ def lower_until_it_fits(
         tried = try_peak_budget(peak_budget_bytes)
         _logger.debug("peak budget %d: footprint %d, budget %d", peak_budget_bytes, tried.needed_bytes, budget_bytes)
         best = _better_of(best, tried)
+        if tried.fits and tried.replayed.duration <= first.replayed.duration:  # the addresses cost nothing
+            break
         if tried.fits:
             enough_bytes = slack_bytes
         elif tried.replayed.peak_bytes <= peak_budget_bytes:

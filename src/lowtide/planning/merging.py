@@ -54,6 +54,7 @@ class MergedGraph:
             steps=None if proposal.steps is None else self._unfolded(proposal.steps),
             lower_bound_duration=None,
             incumbents=tuple(map(self._without_bound, proposal.incumbents)),
+            scope=None,
         )
 
     def _unfolded(self, steps: Sequence[Step]) -> tuple[Step, ...]:

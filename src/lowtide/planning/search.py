@@ -23,6 +23,7 @@ from lowtide.planning.facts import Facts
 from lowtide.planning.failures import PlannerFailed
 from lowtide.planning.fitting import lower_until_it_fits
 from lowtide.planning.smallest import smallest_known_to_work
+from lowtide.planning.words import describe_scope
 from lowtide.referee import Replay, VerifiedPlan, check_plan, replay
 from lowtide.units import Bytes, format_bytes
 
@@ -92,7 +93,7 @@ class Search:
             lambda peak_budget_bytes: self._attempt_below(peak_budget_bytes, budget_bytes),
             least_bytes=self.facts.largest_working_set_bytes,
             resolution_bytes=self.request.graph.alignment,
-            is_over=lambda: self.is_over or self._is_overlong(started),
+            is_over=lambda: self.is_over or self._is_time_for_bound or self._is_overlong(started),
         )
         if found.fits or self.requires_addresses:
             return as_answer_to(first, found)
@@ -155,10 +156,18 @@ class Search:
             low = low if tried.fits else budget_bytes + resolution_bytes
             high = min(high, best.needed_bytes)
             budget_bytes = (low + high) // 2
-        if not best.fits:  # met on the way to a smaller budget; nothing is claimed for the budget that it does fit
-            best = replace(best, status=Status.FEASIBLE, lower_bound_duration=None)
+        if not best.fits:  # met on the way to a smaller budget
+            best = self._asked_for(best)
         # The search went on at larger budgets than the one now named: its course says nothing about this one.
         return replace(best, budget_bytes=best.needed_bytes, incumbents=())
+
+    def _asked_for(self, met: Attempt) -> Attempt:
+        """What was met on the way to a smaller budget, or what comes of the budget that it does fit."""
+        if not self.is_over:
+            asked = self._laid_out(self._consult(met.needed_bytes))
+            if asked.fits and asked.replayed.duration <= met.replayed.duration:
+                return asked
+        return replace(met, status=Status.FEASIBLE, lower_bound_duration=None)  # nothing is claimed for this budget
 
     def with_known_budget(
         self, attempt: Attempt, *, most_seconds: float = _MOST_SECONDS_KNOWN, other: Search | None = None
@@ -329,6 +338,8 @@ class Search:
         is_in_order = replayed.first_executions == request.graph.order
         is_narrower = request.scope.order == "free" and is_in_order and proposal.status.has_plan
         scope = replace(request.scope, order="fixed") if is_narrower else request.scope
+        if proposal.scope not in (None, scope):
+            raise PlannerFailed(self.planner, f"makes a claim {describe_scope(proposal.scope)} for other steps")
         if self.keep_order and not is_in_order:
             raise PlannerFailed(self.planner, "was asked to keep the given order and left it")
         attempt = Attempt(
@@ -372,6 +383,17 @@ class Search:
     def _seconds_left(self) -> float | None:
         limit = self.request.time_limit_seconds
         return None if limit is None else limit - (time.perf_counter() - self.started)
+
+    @property
+    def _is_time_for_bound(self) -> bool:
+        """Whether what is left of a time limit is the bound's."""
+        limit, seconds_left = self.request.time_limit_seconds, self._seconds_left()
+        return (
+            self.bound
+            and limit is not None
+            and seconds_left is not None
+            and seconds_left < (1.0 - _PLANNER_SHARE) * limit
+        )
 
     def _is_overlong(self, started: float) -> bool:
         """Whether what nobody asked for by name has taken long enough, where no limit says how long that is."""

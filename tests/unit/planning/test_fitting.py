@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -97,6 +99,51 @@ def test_the_exact_search_helps_before_planning_again() -> None:
 
 
 @pytest.mark.usefixtures("no_exact")
+def test_a_plan_that_is_no_longer_ends_the_tries() -> None:
+    graph = chain()
+
+    class OnceWasteful(WastefulLayouter):
+        def place(self, request: LayoutRequest) -> LayoutProposal:
+            proposal = super().place(request)
+            if len(planner.budgets) == 1:
+                self.waste_bytes = 0
+            return proposal
+
+    class Same(RecordingPlanner):
+        def propose(self, request: PlanRequest) -> Proposal:
+            return super().propose(replace(request, budget_bytes=least_bytes))
+
+    small = api.plan(graph, budget="50%", planner="greedy", bound=False)
+    large = api.plan(graph, budget="70%", planner="greedy", bound=False)
+    assert small.plan is not None
+    least_bytes = small.budget_bytes
+    planner, layouter = Same(), OnceWasteful(large.budget_bytes - small.plan.peak_bytes + 8)
+    result = api.plan(graph, budget="70%", planner=planner, layout=layouter, bound=False)
+    assert result.plan is not None
+    assert len(planner.budgets) == 2
+
+
+@pytest.mark.usefixtures("no_exact")
+def test_tries_leave_the_bound_its_share_of_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(
+        "lowtide.planners.bounds.best_bound",
+        lambda *_, time_limit_seconds, **__: asked.append(time_limit_seconds),
+    )
+
+    class Slow(RecordingPlanner):
+        def propose(self, request: PlanRequest) -> Proposal:
+            time.sleep(0.5)
+            return super().propose(request)
+
+    planner = Slow()
+    result = api.plan(chain(), budget="70%", planner=planner, layout=WastefulLayouter(1000), time_limit_seconds=4.0)
+    assert result.status is Status.TIMEOUT
+    assert 1 < len(planner.budgets) < 8
+    assert 0.0 < asked[0] <= 1.0
+
+
+@pytest.mark.usefixtures("no_exact")
 def test_claims_for_a_smaller_budget_are_dropped_and_the_bound_kept() -> None:
     class Claiming:
         name = "claiming"
@@ -123,6 +170,16 @@ def test_min_is_the_smallest_footprint() -> None:
     assert wasteful.plan is not None
     assert wasteful.budget_bytes == wasteful.plan.footprint_bytes == wasteful.plan.peak_bytes + 16
     assert plain.budget_bytes == plain.plan.footprint_bytes == plain.plan.peak_bytes
+
+
+def test_the_smallest_budget_gets_as_short_a_plan_as_if_it_had_been_asked_for() -> None:
+    for seed in range(12):
+        graph = random_graph(Random(seed), num_nodes=12)
+        smallest = api.plan(graph, budget="min", layout=None, bound=False, threads=1)
+        asked = api.plan(graph, budget=smallest.budget_bytes, layout=None, bound=False, threads=1)
+        assert smallest.plan is not None
+        assert asked.plan is not None
+        assert smallest.plan.duration <= asked.plan.duration
 
 
 def test_without_layout_the_budget_is_for_live_bytes() -> None:

@@ -1,10 +1,11 @@
 """A linear program with variables in [0, 1], built row by row and bounded from below by HiGHS.
 
 For an LP the bound is computed anew from the row duals (Lagrange: it holds for any duals, so no tolerance of the solver
-can make it too high, rounding errors of floating point apart); for a MIP it is the solver's dual bound less a
-tolerance. Costs of solutions are computed anew, too. Each solve takes a fresh HiGHS object: version 1.16 returned a
-wrong "optimal" when one object was run again after its integrality had changed. For rows that come one after another to
-the same LP there is :class:`~lowtide.planners.bounds.linear.LinearSession`.
+can make it too high, rounding errors of floating point apart); for a MIP it is the cost of the optimum, or the dual
+bound less a tolerance (:mod:`lowtide.planners.bounds.whole`). Costs of solutions are computed anew, too. Each solve
+takes a fresh HiGHS object: version 1.16 returned a wrong "optimal" when one object was run again after its integrality
+had changed. For rows that come one after another to the same LP there is
+:class:`~lowtide.planners.bounds.linear.LinearSession`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, compress
 
 import highspy
 import numpy as np
 import numpy.typing as npt
 
+from lowtide.planners.bounds.whole import RELATIVE_TOLERANCE, bound_of_solved
+
 __all__ = ["CoverBound", "CoverProgram", "Floats", "Row"]
 
-_RELATIVE_TOLERANCE = 1e-7
 _LEAST_CONTRADICTION = 1e-7
 _IS_SHOWN = {"output_flag": False}
 Floats = npt.NDArray[np.float64]
@@ -137,7 +139,10 @@ class CoverProgram:
         is_solved = status == highspy.HighsModelStatus.kOptimal
         is_met = solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.asarray(solver.getSolution().col_value, dtype=np.float64) if is_met else None
-        return CoverBound(self._rounded_up(bound), is_infeasible=False, is_solved=is_solved, values=values)
+        cost = self._rounded_up(bound)
+        if is_solved and values is not None:
+            cost = bound_of_solved(cost, compress(self._costs, values > 0.5))
+        return CoverBound(cost, is_infeasible=False, is_solved=is_solved, values=values)
 
     def lp_answer(self, solver: highspy.Highs, *, scale: float) -> CoverBound:
         """What the duals of a solver that holds this program prove, with costs divided by a scale."""
@@ -227,4 +232,4 @@ class CoverProgram:
             return 0
         bound = scaled_bound * (self._cost_scale() if scale is None else scale)
         divisor = math.gcd(*self._costs) or 1
-        return max(0, divisor * math.ceil((bound - max(1e-5, _RELATIVE_TOLERANCE * bound)) / divisor))
+        return max(0, divisor * math.ceil((bound - max(1e-5, RELATIVE_TOLERANCE * bound)) / divisor))

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import highspy
 import numpy as np
 import numpy.typing as npt
 
+from lowtide.planners.bounds.whole import RELATIVE_TOLERANCE, bound_of_solved
+
 __all__ = ["WholeProgram", "WholeSolution"]
 
 _NEAR = 1e-6  # 0 or 1
-_RELATIVE_TOLERANCE = 1e-7
 _LARGEST_COST = 100.0  # the solver's tolerances are absolute
 _Floats = npt.NDArray[np.float64]
 
@@ -103,9 +105,7 @@ class WholeProgram:
         bound = self._rounded_up(solver.getInfo().mip_dual_bound)
         is_chosen = _chosen(solver)
         if is_solved and is_chosen is not None:
-            cost = sum(cost for cost, chosen in zip(self._costs, is_chosen, strict=True) if chosen)
-            if abs(cost - bound) <= 1 + 2 * _RELATIVE_TOLERANCE * cost:  # whole within the solver's tolerances
-                bound = cost
+            bound = bound_of_solved(bound, compress(self._costs, is_chosen))
         return WholeSolution(bound, is_infeasible=False, is_solved=is_solved, is_chosen=is_chosen)
 
     def count_fractional(
@@ -162,7 +162,7 @@ class WholeProgram:
         if not math.isfinite(scaled_bound) or scaled_bound <= 0:
             return 0
         bound = scaled_bound * self._cost_scale
-        return max(0, math.ceil(bound - max(1e-5, _RELATIVE_TOLERANCE * bound)))
+        return max(0, math.ceil(bound - max(1e-5, RELATIVE_TOLERANCE * bound)))
 
 
 def _chosen(solver: highspy.Highs) -> list[bool] | None:

@@ -288,13 +288,27 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert propose(graph, budget_bytes, seed=3, threads=2).steps == first.steps
 
 
-def test_nothing_is_claimed_of_free_orders() -> None:
+def test_what_is_proven_is_claimed_of_the_given_order_alone() -> None:
     graph = training_chain_graph(12, size_bytes=10, duration=10)
     budget_bytes = between(graph, 0.5)
     fixed = propose(graph, budget_bytes)
-    free = propose(graph, budget_bytes, scope=Scope(order="free"))
-    assert (fixed.status, free.status) == (Status.OPTIMAL, Status.FEASIBLE)
-    assert free.lower_bound_duration is None
+    free = propose(graph, budget_bytes, scope=Scope(order="free", max_copies=3))
+    assert (fixed.status, fixed.scope) == (Status.OPTIMAL, None)
+    assert (free.status, free.scope) == (Status.OPTIMAL, Scope(order="fixed", max_copies=3))
+    assert free.lower_bound_duration == fixed.lower_bound_duration
+
+
+def test_that_nothing_fits_in_the_given_order_is_not_claimed_of_others(random_graph: Callable[..., Graph]) -> None:
+    num_infeasible = 0
+    for seed in range(20):
+        graph = random_graph(seed, num_nodes=5)
+        budget_bytes = between(graph, 0.0)
+        if propose(graph, budget_bytes).status is not Status.INFEASIBLE:
+            continue
+        free = propose(graph, budget_bytes, scope=Scope(order="free"))
+        assert (free.status, free.scope, free.lower_bound_duration) == (Status.TIMEOUT, None, None)
+        num_infeasible += 1
+    assert num_infeasible >= 2
 
 
 def test_copies_are_limited() -> None:
