@@ -23,8 +23,9 @@ from lowtide.units import format_bytes
 __all__ = ["print_comparison"]
 
 _ABOUT = (
-    "● on the Pareto front: nobody needs less memory and takes no longer, nor the other way round. TDI: time beyond "
-    "plain by the graph's durations. gap: points to what is proven for such plans."
+    "● on the Pareto front: nobody needs less memory and takes no longer, nor the other way round; who saves less than "
+    "0.1 % of memory over somebody faster is left out. TDI: time beyond plain by the graph's durations. gap: points to "
+    "what is proven for such plans."
 )
 _ABOUT_PEERS = (
     "checkpoint, amb: what torch.utils.checkpoint around every block, and PyTorch's activation_memory_budget at its "

@@ -6,7 +6,8 @@
          │          └──────●
          └──────────────────── memory
 
-Modelled and measured rows have fronts of their own.
+Modelled and measured rows have fronts of their own. Shown is a front without those who save next to no memory over
+somebody faster on it: some bytes of alignment buy nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = ["JudgedRow", "judge"]
 
 _WIDTH_BY_ORDER = {"staged": 0, "fixed": 1, "free": 2}
 _FIXED = Scope()
+_LEAST_SAVED_SHARE = 1000  # of somebody's memory: whoever saves less than 1/1000 of it is shown no place on the front
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,7 @@ class JudgedRow:
         bound_duration: The best that any row proves for plans like this one within its budget, or None.
         proven_order: Of an optimal row: among plans of which order nobody is faster, as in ``Scope.order``; else None.
         is_on_front: Whether nobody of its sort is better in memory or time and no worse in the other.
+        is_shown_on_front: Whether it is on the front and saves more than 0.1 % of memory over the next who is faster.
         is_bit_equal: Whether a training computed what eager computes, to the bit; None where that is not known.
     """
 
@@ -43,6 +46,7 @@ class JudgedRow:
     bound_duration: int | None
     proven_order: str | None
     is_on_front: bool
+    is_shown_on_front: bool
     is_bit_equal: bool | None
 
     @property
@@ -102,6 +106,7 @@ def judge(rows: Sequence[Row]) -> tuple[JudgedRow, ...]:
     modelled = _front(row for row in points if not row.cell.kind.is_measured)
     measured = _front(row for row in points if row.cell.kind.is_measured)
     front = {row.cell.key for row in (*modelled, *measured)}
+    shown = {row.cell.key for row in (*_worth_showing(modelled), *_worth_showing(measured))}
     eager_bits = next((row.bits for row in rows if row.cell.kind.is_measured and row.cell.method == EAGER), None)
     judged = []
     for row in rows:
@@ -116,6 +121,7 @@ def judge(rows: Sequence[Row]) -> tuple[JudgedRow, ...]:
                 bound_duration=bound,
                 proven_order=_widest_order(row, bounds) if outcome is Outcome.OPTIMAL else None,
                 is_on_front=row.cell.key in front,
+                is_shown_on_front=row.cell.key in shown,
                 is_bit_equal=None if row.bits is None or eager_bits is None else row.bits == eager_bits,
             )
         )
@@ -129,6 +135,16 @@ def _front(rows: Iterable[Row]) -> list[Row]:
         if not front or _point(row)[1] < _point(front[-1])[1] or _point(row) == _point(front[-1]):
             front.append(row)
     return front
+
+
+def _worth_showing(front: Sequence[Row]) -> list[Row]:
+    """Those of a front (from little memory to much) who save memory worth naming over the next shown who is faster."""
+    shown: list[Row] = []
+    for row in reversed(front):
+        (needed, duration), (next_needed, next_duration) = _point(row), _point(shown[-1] if shown else row)
+        if duration == next_duration or (next_needed - needed) * _LEAST_SAVED_SHARE > next_needed:
+            shown.append(row)
+    return shown
 
 
 def _point(row: Row) -> tuple[int, int]:

@@ -102,8 +102,8 @@ def _bound_words(bounds: Iterable[JudgedRow]) -> str:
 
 
 def front_of(comparison: Comparison) -> tuple[tuple[JudgedRow, ...], ...]:
-    """The Pareto front of the modelled rows, from much memory to little; equals together, the quickest first."""
-    front = [row for row in comparison.rows if row.is_on_front and not row.row.cell.kind.is_measured]
+    """The front of the modelled rows as it is shown, from much memory to little; equals together, quickest first."""
+    front = [row for row in comparison.rows if row.is_shown_on_front and not row.row.cell.kind.is_measured]
     front.sort(key=lambda row: (-(row.row.needed_bytes or 0), row.row.seconds))
     return tuple(tuple(places) for _, places in groupby(front, key=lambda row: row.row.needed_bytes))
 
@@ -114,7 +114,7 @@ def cells_of(judged: JudgedRow) -> tuple[str, ...]:
     share = "" if row.memory_percent is None else f"{row.memory_percent:.1f} %"
     is_measured = row.cell.kind.is_measured
     return (
-        "●" if judged.is_on_front else "",
+        "●" if judged.is_shown_on_front else "",
         row.cell.method,
         _STATUS_BY_PROVEN_ORDER.get(judged.proven_order or "", str(judged.outcome)),
         "" if row.needed_bytes is None else format_bytes(row.needed_bytes),

@@ -121,7 +121,7 @@ def _row(judged: JudgedRow) -> str:
         row = f"<td>{shown[0]}</td><td>{shown[1]}</td>{shown[2]}<td class='size'>{shown[3]}</td>"
     else:
         row = "".join(f'<td class="{_class_of(index)}">{cell}</td>' for index, cell in enumerate(shown))
-    return f"<tr{' class=front' if judged.is_on_front else ''}>{row}</tr>"
+    return f"<tr{' class=front' if judged.is_shown_on_front else ''}>{row}</tr>"
 
 
 def _class_of(column: int) -> str:

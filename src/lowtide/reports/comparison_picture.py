@@ -47,7 +47,7 @@ class Point:
         group: Who it belongs to.
         memory_percent: Needed, of the plain peak.
         increase_percent: Time beyond plain.
-        is_on_front: Whether nobody beats it.
+        is_on_front: Whether it is shown on the front.
         texts: What to say of it: method, budget, memory, time, status.
     """
 
@@ -208,7 +208,7 @@ def _point_of(judged: JudgedRow) -> Point | None:
         percent_words(increase),
         str(judged.outcome),
     )
-    return Point(_group_of(judged), memory, increase, judged.is_on_front, texts)
+    return Point(_group_of(judged), memory, increase, judged.is_shown_on_front, texts)
 
 
 def _group_of(judged: JudgedRow) -> Group:

@@ -55,6 +55,29 @@ def test_equals_stand_on_the_front_together(make_row: MakeRow) -> None:
     assert front_of([make_row("one", 50, 1100), make_row("other", 50, 1100)]) == ["one", "other"]
 
 
+def shown_of(rows: Sequence[Row]) -> list[str]:
+    return [row.row.cell.method for row in judge(rows) if row.is_shown_on_front]
+
+
+def test_who_saves_next_to_no_memory_over_somebody_faster_is_on_the_front_but_not_shown(make_row: MakeRow) -> None:
+    rows = [
+        make_row("plain", 100_000, 1000, kind=Kind.PLAIN, budget=""),
+        make_row("fast", 50_000, 1394),
+        make_row("as fast", 50_000, 1394),
+        make_row("some bytes less", 49_950, 1451),  # 0.1 % of 50,000 less
+        make_row("worth a place", 49_949, 1452),
+    ]
+    assert front_of(rows) == [row.cell.method for row in rows]
+    assert shown_of(rows) == ["plain", "fast", "as fast", "worth a place"]
+    assert [cells_of(row)[0] for row in judge(rows)] == ["●", "●", "●", "", "●"]
+
+
+def test_many_small_steps_of_memory_are_thinned_not_all_left_out(make_row: MakeRow) -> None:
+    rows = [make_row(str(step), 100_000 - 60 * step, 1000 + step) for step in range(5)]
+    assert front_of(rows) == ["0", "1", "2", "3", "4"]
+    assert shown_of(rows) == ["0", "2", "4"]
+
+
 def test_measured_rows_have_a_front_of_their_own(make_row: MakeRow) -> None:
     rows = [make_row("plan", 50, 1000), make_row("run", 90, 1500, kind=Kind.MEASURED)]
     assert front_of(rows) == ["plan", "run"]
