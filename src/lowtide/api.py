@@ -151,6 +151,7 @@ def analyze(
     seed: int = 0,
     threads: int | None = None,
     layout: str | Layouter | None = AUTO_LAYOUT,
+    on_point: Callable[[AnalysisPoint], None] | None = None,
     should_stop: StopCallback | None = None,
 ) -> Analysis:
     """Say what holds the memory at the peak, and try how far it falls at which cost.
@@ -158,10 +159,11 @@ def analyze(
     Args:
         graph: What to look at.
         planner: Which planner tries the falling budgets.
-        time_limit_seconds: Wall-clock cap on all of them together; None for no cap.
+        time_limit_seconds: Wall-clock cap on all of them together, each gets a share; None for no cap.
         seed: Of the planner.
         threads: Threads the planner may use; None for all that this process may run on.
         layout: Who gives plans addresses, as in ``plan``; None to try budgets for live bytes.
+        on_point: Called with every budget that has been tried.
         should_stop: True ends the trying.
 
     Raises:
@@ -190,7 +192,8 @@ def analyze(
             started=started,
             layouter=choose_layouter(layout),
             requires_addresses=layout != AUTO_LAYOUT,
-        )
+        ),
+        on_point=on_point,
     )
 
 

@@ -620,6 +620,38 @@ def test_analyze_says_what_holds_the_peak_and_how_low_it_goes() -> None:
     assert analysis.as_dict()["points"][2]["status"] == "infeasible"
 
 
+def test_analyze_gives_every_budget_a_share_of_the_time_and_tells_of_each() -> None:
+    limits: list[float] = []
+    told: list[int] = []
+
+    def answer(request: PlanRequest) -> Proposal:
+        assert request.time_limit_seconds is not None
+        limits.append(request.time_limit_seconds)
+        return recomputing(request)
+
+    api.analyze(
+        four_nodes(),
+        planner=FakePlanner(answer),
+        time_limit_seconds=100.0,
+        on_point=lambda p: told.append(p.budget_percent),
+    )
+    assert told == [90, 80, 70]
+    assert 5.0 < limits[0] <= 10.0  # of ten: nine budgets, and how low it goes
+    assert 5.0 < limits[1] < 12.0
+
+
+def test_analyze_shows_a_plan_for_less_where_it_takes_less_time() -> None:
+    def answer(request: PlanRequest) -> Proposal:
+        again = ("a", "b", "a", "c", "a", "d") if request.budget_bytes > 20 else ("a", "b", "c", "a", "d")
+        return Proposal(Status.FEASIBLE, steps_from_sequence(request.graph, again))
+
+    points = api.analyze(four_nodes(), planner=FakePlanner(answer)).points
+    assert [(point.budget_percent, point.peak_bytes, point.tdi_percent) for point in points[:2]] == [
+        (90, 17, 25.0),
+        (80, 17, 25.0),
+    ]
+
+
 def test_analyze_of_a_graph_that_one_node_bounds_asks_no_planner() -> None:
     graph = Graph("one", (), (Node("n", "op", 1, (), (Value("v", 4),), workspace_bytes=3),), ("v",), ("n",))
     analysis = api.analyze(graph, planner=FakePlanner(refuse_to_be_asked))

@@ -8,7 +8,7 @@ from lowtide import api
 from lowtide.api import Analysis, Holding
 from lowtide.cli.means import describe_less
 from lowtide.cli.output import count_of, print_facts, print_table, print_text
-from lowtide.ir import Graph, Plan, PlanResult, Scope
+from lowtide.ir import Graph, Plan, PlanResult, Scope, Status
 from lowtide.referee import VerifiedPlan
 from lowtide.units import Bytes, format_bytes
 
@@ -113,7 +113,7 @@ def print_analysis(analysis: Analysis) -> None:
                 "largest node",
                 f"{analysis.bottleneck_node or 'none'}: {format_bytes(analysis.largest_working_set_bytes)}",
             ),
-            ("smallest peak", f"{format_bytes(analysis.smallest_known_peak_bytes)} so far, planner {analysis.planner}"),
+            ("smallest peak", _describe_smallest(analysis)),
         ]
     )
     print_text()
@@ -134,6 +134,8 @@ def print_analysis(analysis: Analysis) -> None:
             right=(0, 1, 2, 3),
         )
     print_text()
+    if any(point.status is Status.FEASIBLE for point in analysis.points):
+        print_text("Each budget got a few seconds: --budget B plans longer.")
     print_text(_advise(analysis))
 
 
@@ -159,9 +161,20 @@ def _advise(analysis: Analysis) -> str:
         )
     if analysis.smallest_known_peak_bytes >= analysis.baseline_peak_bytes:
         return "No plan below the plain peak was found. Another planner or more time may find one."
-    return (
-        f"Recomputation helps: --budget {analysis.smallest_known_peak_bytes} has a plan, --budget min looks for less."
-    )
+    smallest_bytes = analysis.smallest_known_peak_bytes
+    less = "none can have less" if _is_smallest_possible(analysis) else "--budget min looks for less"
+    return f"Recomputation helps: --budget {smallest_bytes} has a plan ({format_bytes(smallest_bytes)}), {less}."
+
+
+def _describe_smallest(analysis: Analysis) -> str:
+    size = format_bytes(analysis.smallest_known_peak_bytes)
+    if _is_smallest_possible(analysis):
+        return f"{size}, what the largest node alone needs"
+    return f"{size} so far, planner {analysis.planner}"
+
+
+def _is_smallest_possible(analysis: Analysis) -> bool:
+    return analysis.smallest_known_peak_bytes <= analysis.largest_working_set_bytes
 
 
 def _gap_text(points: float) -> str:

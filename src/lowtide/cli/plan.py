@@ -33,7 +33,7 @@ from lowtide.cli.output import (
     print_note,
     print_text,
 )
-from lowtide.cli.progress import Interruption, ProgressLine
+from lowtide.cli.progress import AnalysisLine, Interruption, ProgressLine
 from lowtide.cli.report import REPORT_HELP, check_report
 from lowtide.cli.sources import (
     DIM_HELP,
@@ -120,31 +120,35 @@ def plan(
     graph = original if banded is None else banded.source.graph
     if bands != NO_BANDS and not as_json:
         print_chosen_bands(banded)
-    with StdoutKeptClean(), Interruption() as interruption, ProgressLine(graph.baseline_duration) as progress:
+    outcome: Analysis | PlanResult
+    with StdoutKeptClean(), Interruption() as interruption:
         if budget is None:
-            outcome: Analysis | PlanResult = api.analyze(
-                graph,
-                planner=planner,
-                seed=seed,
-                threads=threads,
-                layout=layouter,
-                should_stop=interruption.should_stop,
-                time_limit_seconds=_ANALYSIS_SECONDS if time_limit is None else time_limit,
-            )
+            with AnalysisLine() as analysis_line:
+                outcome = api.analyze(
+                    graph,
+                    planner=planner,
+                    seed=seed,
+                    threads=threads,
+                    layout=layouter,
+                    on_point=analysis_line.update,
+                    should_stop=interruption.should_stop,
+                    time_limit_seconds=_ANALYSIS_SECONDS if time_limit is None else time_limit,
+                )
         else:
-            outcome = api.plan(
-                graph,
-                budget=_budget_of(original, budget) if banded is not None else budget,
-                planner=planner,
-                keep_order=keep_order,
-                max_copies=max_copies,
-                time_limit_seconds=time_limit,
-                seed=seed,
-                threads=threads,
-                layout=layouter,
-                on_progress=progress.update,
-                should_stop=interruption.should_stop,
-            )
+            with ProgressLine(graph.baseline_duration) as progress_line:
+                outcome = api.plan(
+                    graph,
+                    budget=_budget_of(original, budget) if banded is not None else budget,
+                    planner=planner,
+                    keep_order=keep_order,
+                    max_copies=max_copies,
+                    time_limit_seconds=time_limit,
+                    seed=seed,
+                    threads=threads,
+                    layout=layouter,
+                    on_progress=progress_line.update,
+                    should_stop=interruption.should_stop,
+                )
     if isinstance(outcome, Analysis):
         code = _finish_analysis(outcome, as_json=as_json)
         if not as_json:
@@ -295,4 +299,6 @@ def _finish_plan(
         print_text(f"Plan written to {output}")
     if result.plan is None:
         print_error(api.explain_missing_plan(result))
+    elif result.unplaced_footprint_bytes is not None:
+        print_note("no addresses within the budget were found: --layout best_fit insists on them, more time may help")
     return ExitCode.DONE if result.plan is not None else ExitCode.NO_PLAN

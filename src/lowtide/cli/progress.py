@@ -18,8 +18,9 @@ from rich.text import Text
 from lowtide.cli.output import print_note
 from lowtide.ir import Incumbent
 from lowtide.ir.plan import increase_percent
+from lowtide.planning.analysis import AnalysisPoint
 
-__all__ = ["Interruption", "LiveLine", "ProgressLine"]
+__all__ = ["AnalysisLine", "Interruption", "LiveLine", "ProgressLine"]
 
 _FIRST_LINE_SECONDS = 1.0
 _SECONDS_BETWEEN_LINES = 5.0
@@ -84,10 +85,44 @@ class LiveLine(ABC):
         """What is shown."""
 
 
-class ProgressLine(LiveLine):
-    """One line on stderr: best, bound, gap, seconds.
+class NewsLine(LiveLine):
+    """One line on stderr that says how long it has taken, and what has come of it.
 
     On a terminal it renews itself; elsewhere, after one second, a line comes with news, at most every five seconds.
+
+    Args:
+        clock: Seconds from some moment on.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._started = clock()
+        self._last_line: float | None = None
+
+    def __rich__(self) -> Text:
+        return Text(self.describe())
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The line."""
+
+    @property
+    def _seconds(self) -> float:
+        return self._clock() - self._started
+
+    def _tell(self) -> None:
+        """There is news."""
+        now = self._clock()
+        if self._live is not None or self._seconds < _FIRST_LINE_SECONDS:
+            return
+        if self._last_line is None or now - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            print_note(self.describe())
+
+
+class ProgressLine(NewsLine):
+    """Best, bound, gap, seconds.
 
     Args:
         baseline_duration: Of the graph that is planned, in its unit.
@@ -95,29 +130,17 @@ class ProgressLine(LiveLine):
     """
 
     def __init__(self, baseline_duration: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
+        super().__init__(clock=clock)
         self._baseline_duration = baseline_duration
-        self._clock = clock
-        self._started = clock()
-        self._last_line: float | None = None
         self._best: Incumbent | None = None
 
     def update(self, incumbent: Incumbent) -> None:
         """Take news; for ``lowtide.plan``."""
         self._best = incumbent
-        now = self._clock()
-        if self._live is not None or now - self._started < _FIRST_LINE_SECONDS:
-            return
-        if self._last_line is None or now - self._last_line >= _SECONDS_BETWEEN_LINES:
-            self._last_line = now
-            print_note(self.describe())
-
-    def __rich__(self) -> Text:
-        return Text(self.describe())
+        self._tell()
 
     def describe(self) -> str:
         """The line."""
-        seconds = self._clock() - self._started
         best = self._tdi(None if self._best is None else self._best.duration)
         bound = self._tdi(None if self._best is None else self._best.lower_bound_duration)
         words = [
@@ -125,9 +148,30 @@ class ProgressLine(LiveLine):
             "no plan yet" if best is None else f"best TDI {best:.3f} %",
             *([] if bound is None else [f"bound {bound:.3f} %"]),
             *([] if best is None or bound is None else [f"gap {best - bound:.3f} points"]),
-            f"{seconds:.0f} s",
+            f"{self._seconds:.0f} s",
         ]
         return f"{words[0]} {', '.join(words[1:])}"
 
     def _tdi(self, duration: int | None) -> float | None:
         return None if duration is None else increase_percent(duration, self._baseline_duration)
+
+
+class AnalysisLine(NewsLine):
+    """The last budget that was tried, its price, seconds."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock=clock)
+        self._point: AnalysisPoint | None = None
+
+    def update(self, point: AnalysisPoint) -> None:
+        """Take news; for ``lowtide.analyze``."""
+        self._point = point
+        self._tell()
+
+    def describe(self) -> str:
+        """The line."""
+        point = self._point
+        if point is None:
+            return f"analysing: {self._seconds:.0f} s"
+        price = f"no plan ({point.status})" if point.tdi_percent is None else f"TDI {point.tdi_percent:.3f} %"
+        return f"analysing: {point.budget_percent} % {price}, {self._seconds:.0f} s"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lowtide.ir import Compute, Graph, Input, Lifespan, Status, Step
@@ -73,9 +73,9 @@ class Analysis:
         peak_node: The node during which that peak occurs first.
         largest_working_set_bytes: No plan can be below this.
         bottleneck_node: The node that needs it.
-        smallest_known_peak_bytes: Smallest peak of any plan met while trying.
+        smallest_known_peak_bytes: The smallest budget that was asked for and got a plan.
         holdings: What is resident at the baseline peak, largest first, at most eight.
-        points: Budgets tried, falling, down to the first that failed.
+        points: Budgets tried, falling, down to the first that failed; a plan for less is one for more, too.
     """
 
     graph: str
@@ -103,22 +103,23 @@ class Analysis:
         return {**document, "is_node_bound": self.is_node_bound}
 
 
-def analyze_graph(search: Search) -> Analysis:
-    """Try falling budgets until one fails or the time is over.
+def analyze_graph(search: Search, *, on_point: Callable[[AnalysisPoint], None] | None = None) -> Analysis:
+    """Try falling budgets until one fails, each with an equal share of the time that is left, then how low it goes.
 
     Args:
         search: The graph and the planner; its time limit is that of all budgets together.
+        on_point: Told of every budget once it has been tried.
     """
     facts = search.facts
     graph, plain = facts.graph, facts.baseline
-    smallest_peak_bytes = plain.peak_bytes
-    points: list[AnalysisPoint] = []
-    for percent in _PERCENTS:
+    attempts: dict[int, Attempt] = {}
+    for index, percent in enumerate(_PERCENTS):
         if search.is_over or facts.largest_working_set_bytes >= plain.peak_bytes:
             break
-        attempt = search.attempt(read_budget(facts, f"{percent}%"))
-        smallest_peak_bytes = min(smallest_peak_bytes, attempt.needed_bytes)
-        points.append(_point_of(percent, attempt, plain.duration))
+        share = search.with_share(1 / (len(_PERCENTS) + 1 - index))  # the last one is for how low it goes
+        attempt = attempts[percent] = share.attempt(read_budget(facts, f"{percent}%"))
+        if on_point is not None:
+            on_point(_point_of(percent, attempt, plain.duration))
         if not attempt.fits:
             break
     return Analysis(
@@ -131,10 +132,32 @@ def analyze_graph(search: Search) -> Analysis:
         peak_node=_peak_node(baseline_steps(graph), plain),
         largest_working_set_bytes=facts.largest_working_set_bytes,
         bottleneck_node=facts.bottleneck_node,
-        smallest_known_peak_bytes=smallest_peak_bytes,
+        smallest_known_peak_bytes=_smallest_budget(search, list(attempts.values())),
         holdings=holdings_at_peak(graph, plain)[:_NUM_HOLDINGS],
-        points=tuple(points),
+        points=_points_of(attempts, plain.duration),
     )
+
+
+def _smallest_budget(search: Search, attempts: Sequence[Attempt]) -> int:
+    """The smallest budget that got a plan, or the plain peak."""
+    plain_bytes = search.facts.baseline.peak_bytes
+    if not attempts:
+        return plain_bytes
+    met_bytes = min(plain_bytes, *(attempt.needed_bytes for attempt in attempts))
+    known_bytes = min([plain_bytes, *(attempt.needed_bytes for attempt in attempts if attempt.fits)])
+    return search.smallest_budget(met_bytes, known_bytes=known_bytes)
+
+
+def _points_of(attempts: Mapping[int, Attempt], baseline_duration: int) -> tuple[AnalysisPoint, ...]:
+    """By budget, falling; where a plan for less takes less time, that one."""
+    points: list[AnalysisPoint] = []
+    best: Attempt | None = None  # of the budgets below
+    for percent, attempt in reversed(list(attempts.items())):
+        if attempt.fits and best is not None and best.replayed.duration < attempt.replayed.duration:
+            attempt = replace(best, budget_bytes=attempt.budget_bytes, status=Status.FEASIBLE)
+        points.append(_point_of(percent, attempt, baseline_duration))
+        best = attempt if attempt.fits else best
+    return tuple(reversed(points))
 
 
 def holdings_at_peak(graph: Graph, replayed: Replay) -> tuple[Holding, ...]:

@@ -69,18 +69,11 @@ def _ask_thoroughly(search: Search, attempt: Attempt) -> tuple[Search, Attempt]:
 
     It gets seconds of its own, as a refusal ends the program that waits; but no more than a time limit leaves.
     """
-    limit = search.request.time_limit_seconds
-
-    def within(seconds: float) -> Search:
-        now = time.perf_counter()
-        left = seconds if limit is None else min(seconds, max(0.0, limit - (now - search.started)))
-        request = replace(search.request, time_limit_seconds=left)
-        return replace(search, planner=choose_planner(_THOROUGH_PLANNER), request=request, started=now)
-
-    again = within(_MOST_SECONDS_TO_PLAN_AGAIN).attempt(attempt.budget_bytes)
+    asking = replace(search, planner=choose_planner(_THOROUGH_PLANNER))
+    again = asking.within(_MOST_SECONDS_TO_PLAN_AGAIN).attempt(attempt.budget_bytes)
     keeps_proof = attempt.status is not Status.INFEASIBLE or again.status is Status.INFEASIBLE
     if again.fits or (keeps_proof and again.needed_bytes < attempt.needed_bytes):
         attempt = again
-    thorough, quick = within(_MOST_SECONDS_TO_NAME), replace(within(_MOST_SECONDS_TO_NAME), planner=search.planner)
+    thorough, quick = asking.within(_MOST_SECONDS_TO_NAME), search.within(_MOST_SECONDS_TO_NAME)
     known = quick.with_known_budget(attempt, most_seconds=_MOST_SECONDS_TO_NAME, other=thorough)
     return replace(thorough, started=search.started), known

@@ -191,6 +191,37 @@ class Search:
         )
         return replace(attempt, known_bytes=known_bytes)
 
+    def smallest_budget(self, met_bytes: Bytes, *, known_bytes: Bytes) -> Bytes:
+        """The smallest budget known to work, after a look of a moment for how low the graph can go.
+
+        Args:
+            met_bytes: What the best plan that was met needs.
+            known_bytes: A budget that works.
+        """
+        least_bytes = self.facts.largest_working_set_bytes
+        if not self.is_over and least_bytes < met_bytes:
+            lowest = self._laid_out(self._consult(least_bytes, most_seconds=_MOST_SECONDS_BELOW, is_reported=False))
+            met_bytes = min(met_bytes, lowest.needed_bytes)
+        started = time.perf_counter()
+        return smallest_known_to_work(
+            met_bytes,
+            self._works,
+            least_bytes=least_bytes,
+            known_bytes=known_bytes,
+            is_over=lambda: self.is_over or time.perf_counter() - started > _MOST_SECONDS_KNOWN,
+        )
+
+    def with_share(self, share: float) -> Search:
+        """The same with a share of the time that is left, where there is a limit."""
+        seconds_left = self._seconds_left()
+        return self if seconds_left is None else self.within(share * seconds_left)
+
+    def within(self, seconds: float) -> Search:
+        """The same with a time limit that begins now: so many seconds, or what is left where that is less."""
+        seconds_left = self._seconds_left()
+        limit = seconds if seconds_left is None else min(seconds, max(0.0, seconds_left))
+        return replace(self, request=replace(self.request, time_limit_seconds=limit), started=time.perf_counter())
+
     def _works(self, budget_bytes: Bytes) -> bool:
         """Whether a moment is enough for a plan within the budget."""
         tried = self._consult(budget_bytes, most_seconds=_MOST_SECONDS_BELOW, is_reported=False)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from lowtide.cli import main
-from lowtide.ir import Graph, Node, Value
+from lowtide.ir import Graph, Layout, Node, Placement, Value
 from lowtide.ir.serde import load_graph, load_plan, save_graph
-from lowtide.referee import check_plan
+from lowtide.planning.addresses import Addresses
+from lowtide.referee import Replay, check_plan
 
 RECOMPUTING = ("--planner", "cli_fakes:Recomputing")
 
@@ -138,8 +139,8 @@ def test_without_budget_an_analysis(workplace: Path, capsys: pytest.CaptureFixtu
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert "plain peak     24 B, at node c" in lines
     assert "largest node   d: 17 B" in lines
-    assert "smallest peak  17 B so far, planner recomputing" in lines
-    assert lines[-1] == "Recomputation helps: --budget 17 has a plan, --budget min looks for less."
+    assert "smallest peak  17 B, what the largest node alone needs" in lines
+    assert lines[-1] == "Recomputation helps: --budget 17 has a plan (17 B), none can have less."
     assert main(["plan", "four.json", *RECOMPUTING, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["baseline_peak_bytes"], document["bottleneck_node"]) == (24, "d")
@@ -208,3 +209,26 @@ def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path, monkeyp
     assert main(["plan", str(tmp_path / "graph.json"), "--budget", "100%"]) == 0
     sys.stdout.flush()
     assert b"\\ud800 \\xe9, 1 node" in written.getvalue()
+
+
+def test_a_plan_without_addresses_within_the_budget_says_how_to_insist(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "no addresses within the budget were found: --layout best_fit insists on them, more time may help"
+    assert main(["plan", "four.json", "--budget", "20", *RECOMPUTING]) == 0
+    assert told not in capsys.readouterr().err
+    monkeypatch.setattr(Addresses, "place", _place_high)
+    monkeypatch.setattr(Addresses, "place_exactly", lambda *_, **__: None)
+    assert main(["plan", "four.json", "--budget", "20", *RECOMPUTING]) == 0
+    out, err = capsys.readouterr()
+    assert told in err
+    assert "footprint none fits, the least found is 1.01 KiB: the budget holds for live bytes" in " ".join(out.split())
+
+
+def _place_high(self: Addresses, replayed: Replay, **_: object) -> Layout:
+    """Each lifespan beside all others, from 1000 on."""
+    offset, placements = 1000, []
+    for span in replayed.lifespans:
+        placements.append(Placement(span.name, span.occurrence, offset, span.size_bytes, span.is_workspace))
+        offset += span.size_bytes
+    return Layout(tuple(placements))

@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from lowtide.cli.progress import Interruption, ProgressLine
-from lowtide.ir import Incumbent
+from lowtide.cli.progress import AnalysisLine, Interruption, ProgressLine
+from lowtide.ir import Incumbent, Status
+from lowtide.planning.analysis import AnalysisPoint
 
 
 def test_line_says_best_bound_gap_seconds() -> None:
@@ -57,3 +58,14 @@ def test_interruption_leaves_handlers_alone_outside_the_main_thread() -> None:
     thread.start()
     thread.join()
     assert seen == [(before, False)]
+
+
+def test_line_of_an_analysis_says_the_last_budget_and_its_price() -> None:
+    now = 100.0
+    line = AnalysisLine(clock=lambda: now)
+    now += 2
+    assert line.describe() == "analysing: 2 s"
+    line.update(AnalysisPoint(80, 800, Status.FEASIBLE, 790, 1.25))
+    assert line.describe() == "analysing: 80 % TDI 1.250 %, 2 s"
+    line.update(AnalysisPoint(70, 700, Status.INFEASIBLE, None, None))
+    assert line.describe() == "analysing: 70 % no plan (infeasible), 2 s"
