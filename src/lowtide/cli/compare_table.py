@@ -35,6 +35,7 @@ _ABOUT_MEASURED = (
     "really run: most bytes from malloc in forward and backward, CPU time of a step beyond eager's (median of three, "
     "one thread), whether all that four steps compute is equal to eager's to the bit. amb: activation_memory_budget."
 )
+_OUTCOMES_WITH_REASONS = (Outcome.FAILED, Outcome.OVER, Outcome.TIMEOUT)
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -85,16 +86,15 @@ def _print_block(block: Block) -> None:
     if block.found:
         header = MEASURED_HEADER if block.is_measured else MODELLED_HEADER
         print_table(header, [cells_of(row) for row in block.found], right=(3, 4, 5, 6, 7))
-    for outcome, rows in _by_outcome(block.missed).items():
-        if outcome not in (Outcome.FAILED, Outcome.OVER):
-            print_text(f"  {outcome}: {', '.join(row.row.cell.method for row in rows)}")
-            continue
-        for row in rows:
-            print_text(f"  {outcome}: {row.row.cell.method}: {row.row.reason}")
+    for (outcome, reason), rows in _by_outcome(block.missed).items():
+        methods = ", ".join(row.row.cell.method for row in rows)
+        print_text(f"  {outcome}: {methods}: {reason}" if reason else f"  {outcome}: {methods}")
 
 
-def _by_outcome(rows: Sequence[JudgedRow]) -> dict[Outcome, list[JudgedRow]]:
-    by_outcome: dict[Outcome, list[JudgedRow]] = {}
+def _by_outcome(rows: Sequence[JudgedRow]) -> dict[tuple[Outcome, str], list[JudgedRow]]:
+    """Rows by outcome and, where that leaves somebody asking why, by reason."""
+    by_outcome: dict[tuple[Outcome, str], list[JudgedRow]] = {}
     for row in rows:
-        by_outcome.setdefault(row.outcome, []).append(row)
+        reason = row.row.reason if row.outcome in _OUTCOMES_WITH_REASONS else ""
+        by_outcome.setdefault((row.outcome, reason), []).append(row)
     return by_outcome

@@ -11,6 +11,7 @@ from lowtide.comparison.rows import Cell, Kind, Outcome, Row
 from lowtide.errors import InputError, MissingDependency
 from lowtide.importers.trace_graph import trace_of_graph
 from lowtide.ir import Scope, Status
+from lowtide.ir.plan import increase_percent
 from lowtide.ir.sequence import baseline_steps
 from lowtide.planners.protocol import Planner
 from lowtide.planning.attempt import Attempt
@@ -111,13 +112,16 @@ class ModelledCells:
 
     def _plan(self, planner: Planner, cell: Cell, budget_bytes: Bytes, started: float) -> Row:
         search = self._search(planner, Scope(order=searched_order(planner, keep_order=False)), started, bound=False)
-        result = search.result(search.attempt(budget_bytes))
+        attempt = search.attempt(budget_bytes)
+        result = search.result(attempt)
         plan = result.plan
         if plan is None and cell.kind is Kind.PEER:
             reason = f"its smallest peak is {format_bytes(result.smallest_known_peak_bytes)}"
             return self._row(cell, budget_bytes, Outcome.OVER, started, reason=reason)
         if plan is None:
-            row = self._row(cell, budget_bytes, Outcome(result.status), started, reason=explain_missing_plan(result))
+            is_open = result.status is Status.TIMEOUT
+            reason = self._what_was_found(attempt) if is_open else explain_missing_plan(result)
+            row = self._row(cell, budget_bytes, Outcome(result.status), started, reason=reason)
             return replace(row, scope=result.scope, lower_bound_duration=result.lower_bound_duration)
         return replace(
             self._row(cell, budget_bytes, Outcome(result.status), started),
@@ -160,6 +164,15 @@ class ModelledCells:
         )
         layouter = None if bound else options.layouter
         return Search(self.facts, planner, request, keep_order=False, bound=bound, started=started, layouter=layouter)
+
+    def _what_was_found(self, attempt: Attempt) -> str:
+        """What came nearest to a budget that it is above, and by how much."""
+        if attempt.replayed is self.facts.baseline:
+            return "nothing smaller than plain found"
+        over_percent = increase_percent(attempt.needed_bytes, attempt.budget_bytes)
+        over = "less than 0.1 %" if over_percent < 0.1 else f"{over_percent:.1f} %"
+        found = f"{format_bytes(attempt.needed_bytes)} found, {over} over"
+        return f"{found}; its live bytes fit" if attempt.replayed.peak_bytes <= attempt.budget_bytes else found
 
     def _why_infeasible(self) -> str:
         size = format_bytes(self.facts.largest_working_set_bytes)

@@ -58,10 +58,23 @@ def test_people_see_tables(workplace: Path, capsys: pytest.CaptureFixture[str]) 
     ]
     (row,) = [line for line in lines if "recomputing" in line and "●" in line]
     assert row.split()[:6] == ["●", "recomputing", "optimal", "17", "B", "70.8"]
-    assert "  timeout: clueless" in lines
+    assert "  timeout: clueless: nothing smaller than plain found" in lines
     assert any(line.startswith("  failed: broken: planner 'broken' failed with ZeroDivisionError") for line in lines)
     assert "3/6 recomputing within 80%: optimal, 17 B, +25.00 %" in err
     assert "Not measured" not in out  # a file cannot be trained
+
+
+def test_who_missed_a_budget_says_by_how_much(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Path("cli_fakes.py").open("a", encoding="utf-8") as file:
+        file.write(
+            "\n\nclass Near(Recomputing):\n    name = 'near'\n\n    def propose(self, request):\n"
+            "        return Proposal(Status.TIMEOUT, steps_from_sequence(request.graph, ('a', 'b', 'c', 'd')))\n"
+            "\n\nclass Blind(Clueless):\n    name = 'blind'\n"
+        )
+    assert main([*FAKE[:-1], "cli_fakes:Clueless,cli_fakes:Near,cli_fakes:Blind"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  timeout: clueless, blind: nothing smaller than plain found" in lines
+    assert "  timeout: near: 24 B found, 26.3 % over" in lines
 
 
 def test_below_every_plan_is_a_row_and_no_error(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from lowtide.comparison.options import ComparisonOptions, choose_options
 from lowtide.comparison.rows import Kind, Outcome, Row
 from lowtide.errors import InputError, UnitError
 from lowtide.importers.trace_graph import trace_of_graph
-from lowtide.ir import Graph
+from lowtide.ir import Graph, Input, Layout, Placement, Status
+from lowtide.ir.sequence import steps_from_sequence
+from lowtide.layouts.protocol import LayoutProposal, LayoutRequest
+from lowtide.planners.protocol import PlanRequest, Proposal
 
 
 def options(**others: Any) -> ComparisonOptions:
@@ -75,6 +80,63 @@ def test_a_planner_that_fails_is_a_row(four: Graph) -> None:
     assert "broken" in broken.reason
     assert "\n" not in broken.reason
     assert row_of(compared, "greedy", "80%").outcome in (Outcome.OPTIMAL, Outcome.FEASIBLE)
+
+
+class Proposing:
+    """Proposes the same nodes whatever the budget, or nothing."""
+
+    def __init__(self, name: str, sequence: str) -> None:
+        self.name, self.sequence = name, sequence
+
+    def propose(self, request: PlanRequest) -> Proposal:
+        steps = steps_from_sequence(request.graph, tuple(self.sequence)) if self.sequence else None
+        return Proposal(Status.TIMEOUT, steps)
+
+
+class Stacking:
+    """Gives no byte to two lifespans."""
+
+    name = "stacking"
+
+    def place(self, request: LayoutRequest) -> LayoutProposal:
+        offsets = accumulate((span.size_bytes for span in request.lifespans), initial=0)
+        placements = [
+            Placement(span.name, span.occurrence, offset, span.size_bytes, span.is_workspace)
+            for span, offset in zip(request.lifespans, offsets, strict=False)
+        ]
+        return LayoutProposal(Layout(tuple(placements)), 0)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "layout", "reason"),
+    [
+        ("", "best_fit", "nothing smaller than plain found"),
+        ("abcd", "best_fit", "24 B found, 26.3 % over"),
+        ("abcad", "stacking", "34 B found, 78.9 % over; its live bytes fit"),  # 1 + 4 * 8 + 1 of addresses, 17 live
+    ],
+)
+def test_who_missed_a_budget_says_what_it_found(
+    four: Graph, monkeypatch: pytest.MonkeyPatch, sequence: str, layout: str, reason: str
+) -> None:
+    monkeypatch.setattr("lowtide.planning.addresses._MOST_EXACT_LIFESPANS", 0)  # which would undo the stacking
+    chosen = options(
+        planners=[Proposing("near", sequence)], layout=Stacking() if layout == "stacking" else layout, policies=[]
+    )
+    missed = row_of(compare_graph(four, budgets=["80%"], options=chosen), "near", "80%")
+    assert (missed.outcome, missed.needed_bytes, missed.reason) == (Outcome.TIMEOUT, None, reason)
+
+
+def test_hardly_over_a_budget_is_not_none_over(four: Graph) -> None:
+    scaled = replace(
+        four,
+        inputs=(Input("x", 1000),),
+        nodes=tuple(
+            replace(node, outputs=tuple(replace(value, size_bytes=1000 * value.size_bytes) for value in node.outputs))
+            for node in four.nodes
+        ),
+    )
+    compared = compare_graph(scaled, budgets=[23_999], options=options(planners=[Proposing("near", "abcd")]))
+    assert row_of(compared, "near", "23999").reason == "23.4 KiB found, less than 0.1 % over"
 
 
 def test_budgets_of_the_same_size_are_compared_once(four: Graph) -> None:
