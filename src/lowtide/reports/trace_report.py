@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from lowtide.errors import FormatError
-from lowtide.ir import Call, Memory, MemoryKind, Trace
+from lowtide.ir import Call, Mark, MarkKind, Memory, MemoryKind, Trace
 from lowtide.ir.trace_sizes import LEAF_OP, memory_of_trace
 from lowtide.referee import TraceFigures, check_trace
 from lowtide.reports.report import Fact, Report, ReportStep, Span, percent_change
@@ -17,6 +17,7 @@ from lowtide.units import Bytes, format_bytes
 
 __all__ = ["report_of_simulation", "report_of_trace"]
 
+_DURATION = "duration"
 _NO_BLOCKS = "The trace has no blocks (recorded without a budget, or by a policy blind to addresses): no addresses."
 _NO_PLAIN = "The trace does not say how large every value is, so there is no plain curve."
 
@@ -26,7 +27,7 @@ def report_of_trace(trace: Trace, *, title: str = "", budget_bytes: Bytes | None
 
     Args:
         trace: What happened.
-        title: What to call it; by default its own name.
+        title: What to call one without a name of its own.
         budget_bytes: What was allowed, where that is more than the trace's capacity.
 
     Raises:
@@ -39,10 +40,9 @@ def report_of_trace(trace: Trace, *, title: str = "", budget_bytes: Bytes | None
     plain = () if is_recording else _plain_memory(trace)
     calls = [event for event in trace.events if isinstance(event, Call) and event.op != LEAF_OP]
     held = _held_memory(spans, len(calls))
-    name = trace.meta.get("name")
     notes = [] if any(span.offset is not None for span in spans) else [_NO_BLOCKS]
     report = Report(
-        title=title or (name if isinstance(name, str) and name else "trace"),
+        title=_name_of(trace) or title or "trace",
         subtitle=_subtitle(trace, len(calls)),
         steps=tuple(_steps(calls, held, plain)),
         step_name="op",
@@ -55,7 +55,8 @@ def report_of_trace(trace: Trace, *, title: str = "", budget_bytes: Bytes | None
         facts=(),
         notes=tuple(notes if plain or is_recording else [*notes, _NO_PLAIN]),
     )
-    return replace(report, headlines=_headlines(report, figures, calls), facts=_facts(report, trace, figures, calls))
+    headlines = _headlines(report, trace, figures, calls)
+    return replace(report, headlines=headlines, facts=_facts(report, trace, figures, calls))
 
 
 def report_of_simulation(simulation: Simulation, *, title: str = "") -> Report:
@@ -63,7 +64,7 @@ def report_of_simulation(simulation: Simulation, *, title: str = "") -> Report:
 
     Args:
         simulation: With a trace; one that did not complete is shown as far as it got.
-        title: What to call it.
+        title: What to call one whose trace has no name of its own.
 
     Raises:
         ValueError: It has no trace.
@@ -87,7 +88,20 @@ def report_of_simulation(simulation: Simulation, *, title: str = "") -> Report:
     notes = report.notes
     if not simulation.completed:
         notes = (f"The run did not complete: {simulation.reason}. Shown is what happened until then.", *notes)
-    return replace(report, subtitle=subtitle, facts=facts, notes=notes)
+    headlines = tuple(_duration_of(simulation) if fact.name == _DURATION else fact for fact in report.headlines)
+    return replace(report, subtitle=subtitle, headlines=headlines, facts=facts, notes=notes)
+
+
+def _duration_of(simulation: Simulation) -> Fact:
+    """What the simulation's overhead is beyond plain; a trace does not say what sliding cost."""
+    slid = " and slid bytes" if simulation.bytes_moved else ""
+    return Fact(_DURATION, f"+{100 * (simulation.overhead - 1):.2f} %", f"recomputed op time{slid}")
+
+
+def _name_of(trace: Trace) -> str:
+    """Its own name, where it has one that can be read."""
+    name = trace.meta.get("name")
+    return name if isinstance(name, str) else ""
 
 
 def _plain_memory(trace: Trace) -> tuple[Bytes, ...]:
@@ -139,12 +153,16 @@ def _subtitle(trace: Trace, num_calls: int) -> str:
     return f"trace of {num_calls:,} ops under policy {trace.policy}"
 
 
-def _overhead_percent(calls: Sequence[Call]) -> float | None:
+def _recomputed_percent(calls: Sequence[Call]) -> float | None:
     plain = sum(call.cost for call in calls if not call.recompute)
     return 100 * sum(call.cost for call in calls if call.recompute) / plain if plain else None
 
 
-def _headlines(report: Report, figures: TraceFigures, calls: Sequence[Call]) -> tuple[Fact, ...]:
+def _has_moves(trace: Trace) -> bool:
+    return any(isinstance(event, Mark) and event.event is MarkKind.MOVE for event in trace.events)
+
+
+def _headlines(report: Report, trace: Trace, figures: TraceFigures, calls: Sequence[Call]) -> tuple[Fact, ...]:
     plain_bytes = report.plain_peak_bytes
     headlines = [] if plain_bytes is None else [Fact("plain peak", format_bytes(plain_bytes))]
     change = percent_change(report.peak_bytes, plain_bytes) if plain_bytes else ""
@@ -152,9 +170,10 @@ def _headlines(report: Report, figures: TraceFigures, calls: Sequence[Call]) -> 
     if report.budget_bytes is not None:
         share = f"{100 * report.budget_bytes / plain_bytes:.1f} % of plain" if plain_bytes else ""
         headlines.append(Fact(report.budget_name, format_bytes(report.budget_bytes), share))
-    overhead = _overhead_percent(calls)
-    if overhead is not None:
-        headlines.append(Fact("duration", f"+{overhead:.2f} %", "recomputed op time"))
+    recomputed = _recomputed_percent(calls)
+    if recomputed is not None:
+        slid = ", sliding left out" if _has_moves(trace) else ""
+        headlines.append(Fact(_DURATION, f"+{recomputed:.2f} %", f"recomputed op time{slid}"))
     headlines.append(Fact("recomputations", f"{figures.num_recomputes:,}", f"{figures.num_evictions:,} evictions"))
     return tuple(headlines)
 
@@ -172,10 +191,10 @@ def _facts(report: Report, trace: Trace, figures: TraceFigures, calls: Sequence[
     facts.append(Fact("held at the peak", format_bytes(report.peak_bytes), f"{report.peak_bytes:,} bytes"))
     if report.placed:
         facts.append(Fact("footprint", format_bytes(figures.footprint_bytes), f"{figures.footprint_bytes:,} bytes"))
-    overhead = _overhead_percent(calls)
+    recomputed = _recomputed_percent(calls)
     return (
         *facts,
-        Fact("recomputed op time", "unknown" if overhead is None else f"+{overhead:.3f} %"),
+        Fact("recomputed op time", "unknown" if recomputed is None else f"+{recomputed:.3f} %"),
         Fact("ops", f"{len(calls):,}", "recomputations included"),
         Fact("recomputations", f"{figures.num_recomputes:,}"),
         Fact("evictions", f"{figures.num_evictions:,}"),

@@ -65,6 +65,12 @@ def test_headlines_count_what_happened(trace: Trace) -> None:
     )
 
 
+def test_a_title_is_for_a_trace_without_a_name(trace: Trace) -> None:
+    assert report_of_trace(trace, title="file").title == "drawing"
+    assert report_of_trace(replace(trace, meta={}), title="file").title == "file"
+    assert report_of_trace(replace(trace, meta={"name": 3})).title == "trace"
+
+
 def test_a_recording_has_no_second_curve(trace: Trace) -> None:
     kept = tuple(event for event in trace.events if not isinstance(event, Memory | Mark))
     recording = replace(trace, capacity_bytes=None, policy=None, events=(*kept[:4], kept[5]))
@@ -86,6 +92,7 @@ def test_a_moved_block_stays_the_same_copy(trace: Trace) -> None:
     report = report_of_trace(replace(trace, events=tuple(events)))
     pieces = [(span.interval, span.occurrence, span.offset) for span in report.spans if span.name == "b"]
     assert pieces == [(Interval(1, 2), 0, 8), (Interval(2, 3), 0, 12)]
+    assert Fact("duration", "+25.00 %", "recomputed op time, sliding left out") in report.headlines
 
 
 def test_blocks_taken_after_their_call_belong_to_it(trace: Trace) -> None:
@@ -121,6 +128,28 @@ def test_no_two_blocks_of_a_simulation_share_a_byte(policy: str, budget: str) ->
     assert max(step.held_bytes for step in report.steps) <= check_trace(result.trace).peak_bytes
     assert report.footprint_bytes <= result.budget_bytes
     assert report.plain_peak_bytes == result.plain_peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("policy", "budget", "has_slid", "about"),
+    [
+        ("coop", "40%", True, "recomputed op time and slid bytes"),
+        ("dtr", "40%", False, "recomputed op time"),
+        ("lru", "30%", False, "recomputed op time"),  # gives up
+    ],
+)
+def test_the_duration_of_a_simulation_is_its_overhead(policy: str, budget: str, about: str, *, has_slid: bool) -> None:
+    graph = graph_from_spec("generate:transformer?layers=3")
+    result = api.simulate(graph, budget=budget, policy=policy, records_trace=True)
+    report = report_of_simulation(result)
+    (duration,) = [fact for fact in report.headlines if fact.name == "duration"]
+    assert duration == Fact("duration", f"+{100 * (result.overhead - 1):.2f} %", about)
+    (recomputed,) = [fact.text for fact in report.facts if fact.name == "recomputed op time"]
+    recomputed_ratio = sum(step.duration for step in report.steps if step.is_recompute) / sum(
+        step.duration for step in report.steps if not step.is_recompute
+    )
+    assert recomputed == f"+{100 * recomputed_ratio:.3f} %"
+    assert (result.overhead - 1 > recomputed_ratio + 0.01) is has_slid
 
 
 def test_a_simulation_that_did_not_complete_says_so() -> None:
