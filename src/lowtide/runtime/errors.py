@@ -2,20 +2,22 @@
 
 The shim raises it from C++ with nothing but its text, in the middle of an op or of backward; the numbers are read out
 of that text (``native/torch_shim_errors.hpp`` writes it, ``read_shortage`` reads it), and whoever knows the modules
-that hold the memory, and how much the program has held at most, says so through `names_holders`.
+that hold the memory, and how much the program has held at most, says so through `names_holders`. People get it in
+words, with the shim's figures to the byte at the end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from lowtide.errors import LowtideError
-from lowtide.runtime.thrash import budget_to_try
+from lowtide.runtime.thrash import advise_budget
 from lowtide.units import format_bytes
 
 __all__ = ["Holder", "LowtideOutOfMemory", "Shortage", "names_holders", "read_shortage"]
@@ -23,12 +25,30 @@ __all__ = ["Holder", "LowtideOutOfMemory", "Shortage", "names_holders", "read_sh
 _PAGE = 4096
 _MOST_NAMED = 3
 
-_BUDGET = re.compile(r"the budget of (\d+) bytes ")
-_REQUEST = re.compile(r"has no room for (\d+) bytes more in (.+?): resident ")
+_SIZE = r"(?:[\d.]+ \w+ \()?(\d+) bytes\)?"
+"""As the shim writes it, or as `_size_of` does."""
+_BUDGET = re.compile(rf"the budget of {_SIZE} ")
+_REQUEST = re.compile(rf"has no room for {_SIZE} more in (.+?): ")
+_SHIM_SIZE = re.compile(r"(?:(?<=the budget of )|(?<=has no room for ))(\d+) bytes\b")
+_TO_THE_BYTE = "To the byte: "
+_SHIM_FIGURES = re.compile(
+    rf"(?<!{_TO_THE_BYTE})\bresident \d+, locked \d+, unevictable \d+, free \d+, largest hole \d+"
+)
 _NO_OP = ("no op", "this program")
 """What the shim says where the request came from outside any op it saw, e.g. from a factory."""
 _TOO_SMALL = re.compile(r"is too small for (.+?): ")
 _OPAQUE_LSTM = "mkldnn_rnn_layer"
+_KINDS = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "buffers": "buffers",
+    "state": "optimizer state",
+    "scratch": "scratch",
+}
+_UNNAMED = "inputs of the op and others"
+"""What the holders do not sum up to: values that only the op that asked keeps, and what small values leave of slabs."""
+_LEAST_SHARE = 0.01
+"""Of what is held: kinds of less are not worth a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +57,19 @@ class Holder:
 
     Attributes:
         module: Path of the module, e.g. ``"encoder.layer.3"``; empty where none is known.
-        op: The op that made the value, e.g. ``"aten.embedding"``; empty for what was never computed, e.g. parameters.
+        op: The op that made the value, e.g. ``"aten::embedding"``, or what it is: ``"parameters"``, ``"gradients"``,
+            ``"buffers"``, ``"state"`` of an optimizer, ``"scratch"`` of ops; empty where neither is known.
         size_bytes: How many.
     """
 
     module: str
     op: str
     size_bytes: int
+
+    @property
+    def kind(self) -> str:
+        """What such bytes are, in words: those of one kind are summed up."""
+        return _KINDS.get(self.op, "results of ops" if self.op else "other tensors")
 
     def __str__(self) -> str:
         name = self.module or "no module"
@@ -91,7 +117,7 @@ class Shortage:
 
 
 def read_shortage(text: str) -> Shortage:
-    """Read the numbers out of what the shim says."""
+    """Read the numbers out of what the shim says, or out of the text of an error that was made of it."""
     budget, request, too_small = _BUDGET.search(text), _REQUEST.search(text), _TOO_SMALL.search(text)
     locked, unevictable = _number_after("locked", text), _number_after("unevictable", text)
     op = request[2] if request is not None else None if too_small is None else too_small[1]
@@ -173,7 +199,8 @@ class LowtideOutOfMemory(LowtideError, torch.OutOfMemoryError):
         found = tuple(_named_holders() if holders is None else holders)
         demand = _told_demand() if peak_demand_bytes is None else peak_demand_bytes
         shortage = read_shortage(message)
-        super().__init__(" ".join([_in_words(message), *_remarks(shortage, found, demand)]))
+        remarks = _remarks(shortage, found, demand)
+        super().__init__(" ".join([_in_words(message, shortage), *remarks, *_figures(message)]))
         self.requested_bytes = shortage.requested_bytes
         self.capacity_bytes = shortage.capacity_bytes
         self.resident_bytes = shortage.resident_bytes
@@ -200,11 +227,22 @@ def _told_demand() -> int | None:
     return None
 
 
-def _in_words(message: str) -> str:
-    """Of thrashing, the shim's text with the budget as people read it; any other stays as it is."""
-    if _TOO_SMALL.search(message) is None:
-        return message
-    return _BUDGET.sub(lambda match: f"the budget of {_size_of(int(match[1]))} ", message)
+def _in_words(message: str, shortage: Shortage) -> str:
+    """The shim's text as people read it; any other stays as it is."""
+    text = _SHIM_SIZE.sub(lambda match: _size_of(int(match[1])), message)
+    return _SHIM_FIGURES.sub(
+        lambda _: (
+            f"{format_bytes(shortage.resident_bytes or 0)} in use, {format_bytes(shortage.pinned_bytes or 0)} of it "
+            f"cannot be evicted now; {format_bytes(shortage.free_bytes or 0)} free, "
+            f"{format_bytes(shortage.largest_hole_bytes or 0)} of it in one piece"
+        ),
+        text,
+    )
+
+
+def _figures(message: str) -> list[str]:
+    """What `_in_words` rounds, as the shim says it."""
+    return [f"{_TO_THE_BYTE}{figures[0]}." for figures in _SHIM_FIGURES.finditer(message)]
 
 
 def _remarks(shortage: Shortage, holders: Sequence[Holder], demand_bytes: int | None) -> list[str]:
@@ -212,28 +250,45 @@ def _remarks(shortage: Shortage, holders: Sequence[Holder], demand_bytes: int | 
     remarks = []
     smallest, capacity = shortage.smallest_budget_bytes, shortage.capacity_bytes
     if smallest is not None and capacity is not None:
-        if smallest > capacity:
-            remarks.append(f"This op needs a budget of at least {_size_of(smallest)}; others may need more.")
-        else:
-            remarks.append(
-                f"The bytes are there, but not in one piece: {100 * (shortage.fragmentation or 0):.1f} % free."
-            )
+        remarks.append(_what_is_missing(smallest, capacity, pinned_bytes=shortage.pinned_bytes or 0))
     too_small = max(smallest or 0, capacity or 0)
     if demand_bytes is not None and too_small and demand_bytes > too_small:
-        next_bytes = budget_to_try(too_small, enough_bytes=demand_bytes)
-        remarks.append(
-            f"Try {_size_of(next_bytes)}: of {_size_of(demand_bytes)} nothing would have been evicted so far."
-        )
+        advice = advise_budget(too_small, enough_bytes=demand_bytes, write=_size_of)
+        remarks.append(f"{advice[0].upper()}{advice[1:]}.")
     if any(_OPAQUE_LSTM in op for op in (shortage.op or "", *(holder.op for holder in holders))):
         remarks.append(
             "oneDNN's LSTM keeps what cannot be recomputed: lowtide.budget(..., decompose_rnn=True), or lowtide run "
             "--decompose-rnn, runs it as ordinary ops, with other last bits."
         )
     if holders:
-        named = ", ".join(map(str, holders[:_MOST_NAMED]))
-        more = f", {len(holders) - _MOST_NAMED} more" if len(holders) > _MOST_NAMED else ""
-        remarks.append(f"Held by {named}{more}.")
+        remarks.append(_who_holds(holders, pinned_bytes=shortage.pinned_bytes or 0))
     return remarks
+
+
+def _what_is_missing(smallest_bytes: int, capacity_bytes: int, *, pinned_bytes: int) -> str:
+    if smallest_bytes > capacity_bytes:
+        return f"This op needs a budget of at least {_size_of(smallest_bytes)}; others may need more."
+    return (
+        f"What is free and what could be evicted are {format_bytes(capacity_bytes - pinned_bytes)} together, enough "
+        "but not in one piece: what cannot be evicted lies between."
+    )
+
+
+def _who_holds(holders: Sequence[Holder], *, pinned_bytes: int) -> str:
+    """Sums by kind as far as they matter, then the largest holders by name."""
+    bytes_by_kind: Counter[str] = Counter()
+    for holder in holders:
+        bytes_by_kind[holder.kind] += holder.size_bytes
+    bytes_by_kind[_UNNAMED] = max(pinned_bytes - bytes_by_kind.total(), 0)
+    least_bytes = bytes_by_kind.total() * _LEAST_SHARE
+    sums = ", ".join(
+        f"{kind} {format_bytes(size_bytes)}"
+        for kind, size_bytes in bytes_by_kind.most_common()
+        if size_bytes > least_bytes
+    )
+    named = ", ".join(map(str, holders[:_MOST_NAMED]))
+    more = f", {len(holders) - _MOST_NAMED} more" if len(holders) > _MOST_NAMED else ""
+    return f"Held by {sums}: {named}{more}."
 
 
 def _size_of(size_bytes: int) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from lowtide.runtime.stats import SessionStats
 from lowtide.units import format_bytes
 
-__all__ = ["Thrash", "budget_to_try"]
+__all__ = ["Thrash", "advise_budget", "budget_to_try"]
 
 
 def budget_to_try(too_small_bytes: int, *, enough_bytes: int) -> int:
@@ -21,6 +22,21 @@ def budget_to_try(too_small_bytes: int, *, enough_bytes: int) -> int:
         Bytes, never less than ``too_small_bytes``.
     """
     return (too_small_bytes + max(enough_bytes, too_small_bytes)) // 2
+
+
+def advise_budget(too_small_bytes: int, *, enough_bytes: int, write: Callable[[int], str] = format_bytes) -> str:
+    """A clause that names what `budget_to_try` says.
+
+    Args:
+        too_small_bytes: As there.
+        enough_bytes: As there.
+        write: Writes bytes for people.
+    """
+    next_bytes = budget_to_try(too_small_bytes, enough_bytes=enough_bytes)
+    return (
+        f"try {write(next_bytes)}, which should be comfortable (less may do): of {write(enough_bytes)} nothing would "
+        "have been evicted so far"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +79,6 @@ class Thrash:
         """One line: what happens, and what to do."""
         return (
             f"the budget of {format_bytes(self.budget_bytes)} is too small: {self.wait_percent:.0f} % of the time goes "
-            f"into recomputation, {self.recomputes_per_op:.1f} recomputed ops for each new one; try "
-            f"{format_bytes(self.next_bytes)}, of {format_bytes(self.enough_bytes)} nothing would have been evicted "
-            "so far"
+            f"into recomputation, {self.recomputes_per_op:.1f} recomputed ops for each new one; "
+            f"{advise_budget(self.budget_bytes, enough_bytes=self.enough_bytes)}"
         )

@@ -19,7 +19,7 @@ from session_cases import MIB, evictable, evicted, expected, nothing_left, sessi
 from torch import nn
 
 import lowtide
-from lowtide.runtime.errors import LowtideOutOfMemory
+from lowtide.runtime.errors import LowtideOutOfMemory, read_shortage
 
 
 class Model(nn.Module):
@@ -49,7 +49,8 @@ def test_the_error_says_what_was_asked_and_who_holds_the_rest(shim: ModuleType) 
         holders = {(holder.module, holder.op): holder.size_bytes for holder in error.holders}
         assert holders["Model.body.0", "parameters"] == MIB
         assert holders["Model.body.0", "gradients"] == MIB
-        assert "Held by Model.body.0 (parameters) 1.00 MiB" in str(error)
+        assert "Held by parameters 1.00 MiB, gradients 1.00 MiB: Model.body.0 (parameters) 1.00 MiB" in str(error)
+        assert read_shortage(str(error)).pinned_bytes == error.pinned_bytes
         assert "needs a budget of at least" in str(error)
         del model
 

@@ -17,11 +17,20 @@ from lowtide.runtime.errors import Holder, LowtideOutOfMemory, Shortage, names_h
 ROOT = Path(__file__).parents[3]
 MIB = 1 << 20
 # What native/torch_shim_errors.hpp makes of: capacity 4 MiB, 1 MiB asked, 3 MiB + 100 of 3.5 MiB cannot be evicted.
+FIGURES = (
+    f"resident {3 * MIB + MIB // 2}, locked {MIB}, unevictable {2 * MIB + 100}, free {MIB // 2}, largest hole "
+    f"{MIB // 4}"
+)
 TEXT = (
     f"DefaultCPUAllocator: can't allocate memory: the budget of {4 * MIB} bytes has no room for {MIB} bytes more in "
-    f"aten::mm: resident {3 * MIB + MIB // 2}, locked {MIB}, unevictable {2 * MIB + 100}, free {MIB // 2}, largest "
-    f"hole {MIB // 4}. Raise the budget or make the batch smaller."
+    f"aten::mm: {FIGURES}. Raise the budget or make the batch smaller."
 )
+IN_WORDS = (
+    f"DefaultCPUAllocator: can't allocate memory: the budget of 4.00 MiB ({4 * MIB} bytes) has no room for 1.00 MiB "
+    f"({MIB} bytes) more in aten::mm: 3.50 MiB in use, 3.00 MiB of it cannot be evicted now; 512.0 KiB free, 256.0 KiB "
+    "of it in one piece. Raise the budget or make the batch smaller."
+)
+NEEDS = f"This op needs a budget of at least 4.00 MiB ({4 * MIB + 4096} bytes); others may need more."
 THRASHING = (
     f"DefaultCPUAllocator: can't allocate memory: the budget of {70 * MIB} bytes is too small for aten::mm: "
     "recomputation has taken more time than allowed. Raise the budget or make the batch smaller."
@@ -51,16 +60,27 @@ def test_the_numbers_are_attributes() -> None:
     assert error.smallest_budget_bytes == 4 * MIB + 4096  # the next page after 4 MiB + 100 bytes
     assert error.op == "aten::mm"
     assert error.holders == ()
-    assert (
-        str(error)
-        == f"{TEXT} This op needs a budget of at least 4.00 MiB ({4 * MIB + 4096} bytes); others may need more."
-    )
+    assert str(error) == f"{IN_WORDS} {NEEDS} To the byte: {FIGURES}."
 
 
 def test_fragmentation_is_named_as_the_reason() -> None:
+    """Also where less is free than was asked for: what could be evicted counts."""
     error = LowtideOutOfMemory(TEXT.replace(f"unevictable {2 * MIB + 100}", "unevictable 0"))
     assert error.smallest_budget_bytes == 2 * MIB
-    assert str(error).endswith("smaller. The bytes are there, but not in one piece: 12.5 % free.")
+    assert (
+        "smaller. What is free and what could be evicted are 3.00 MiB together, enough but not in one piece: what "
+        "cannot be evicted lies between. To the byte: "
+    ) in str(error)
+
+
+@pytest.mark.parametrize("text", [TEXT, THRASHING, TEXT.replace("in aten::mm:", "in no op:")])
+def test_an_errors_own_text_tells_the_same_numbers(text: str) -> None:
+    """Loaders and replicas raise an error of another process again, of nothing but its text."""
+    error = LowtideOutOfMemory(text, holders=HOLDERS, peak_demand_bytes=90 * MIB)
+    assert read_shortage(str(error)) == read_shortage(text)
+    again = LowtideOutOfMemory(f"Caught LowtideOutOfMemory in a worker. {error}", holders=HOLDERS)
+    assert str(again).startswith(f"Caught LowtideOutOfMemory in a worker. {error} ")
+    assert again.smallest_budget_bytes == error.smallest_budget_bytes
 
 
 def test_thrashing_tells_budget_and_op() -> None:
@@ -82,16 +102,16 @@ def test_thrashing_names_a_budget_to_try() -> None:
     error = LowtideOutOfMemory(THRASHING, peak_demand_bytes=424 * MIB)
     assert error.peak_demand_bytes == 424 * MIB
     assert str(error) == (
-        f"{THRASHING_IN_WORDS} Try 247.0 MiB ({247 * MIB} bytes): of 424.0 MiB ({424 * MIB} bytes) nothing would have "
-        "been evicted so far."
+        f"{THRASHING_IN_WORDS} Try 247.0 MiB ({247 * MIB} bytes), which should be comfortable (less may do): of 424.0 "
+        f"MiB ({424 * MIB} bytes) nothing would have been evicted so far."
     )
 
 
 def test_a_shortage_names_a_budget_to_try_above_what_the_op_needs() -> None:
     error = LowtideOutOfMemory(TEXT, peak_demand_bytes=8 * MIB + 4096)
     assert str(error) == (
-        f"{TEXT} This op needs a budget of at least 4.00 MiB ({4 * MIB + 4096} bytes); others may need more. Try 6.00 "
-        f"MiB ({6 * MIB + 4096} bytes): of 8.00 MiB ({8 * MIB + 4096} bytes) nothing would have been evicted so far."
+        f"{IN_WORDS} {NEEDS} Try 6.00 MiB ({6 * MIB + 4096} bytes), which should be comfortable (less may do): of 8.00 "
+        f"MiB ({8 * MIB + 4096} bytes) nothing would have been evicted so far. To the byte: {FIGURES}."
     )
 
 
@@ -109,9 +129,9 @@ LSTM = (
 
 @pytest.mark.parametrize("op", ["aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward"])
 def test_the_option_for_an_lstm_is_named_where_it_asks_and_where_it_holds(op: str) -> None:
-    assert str(LowtideOutOfMemory(TEXT.replace("aten::mm", op))).endswith(f" others may need more. {LSTM}")
-    holder = Holder("", op, MIB)
-    assert str(LowtideOutOfMemory(TEXT, holders=[holder])).endswith(f" {LSTM} Held by no module ({op}) 1.00 MiB.")
+    assert f" others may need more. {LSTM} To the byte: " in str(LowtideOutOfMemory(TEXT.replace("aten::mm", op)))
+    error = LowtideOutOfMemory(THRASHING, holders=[Holder("", op, MIB)])
+    assert str(error).endswith(f" {LSTM} Held by results of ops 1.00 MiB: no module ({op}) 1.00 MiB.")
     assert LSTM not in str(LowtideOutOfMemory(TEXT, holders=HOLDERS))
 
 
@@ -130,8 +150,20 @@ def test_holders_are_named() -> None:
     error = LowtideOutOfMemory(THRASHING, holders=many)
     assert error.holders == many
     assert str(error) == (
-        f"{THRASHING_IN_WORDS} Held by encoder.0 (aten::embedding) 2.00 MiB, no module 1.00 MiB, head 512 B, 1 more."
+        f"{THRASHING_IN_WORDS} Held by results of ops 2.00 MiB, other tensors 1.00 MiB: encoder.0 (aten::embedding) "
+        "2.00 MiB, no module 1.00 MiB, head 512 B, 1 more."
     )
+
+
+def test_what_is_held_is_summed_up_by_kind() -> None:
+    """What is less than a hundredth is left out; what nobody holds by name is what the op works on."""
+    size_by_kind = {"scratch": MIB // 2, "state": MIB // 4, "aten::add": MIB // 4, "parameters": MIB // 8, "buffers": 9}
+    holders = [Holder(f"m.{i}", kind, size) for kind, size in size_by_kind.items() for i in range(2)]
+    assert (
+        " Held by scratch 1.00 MiB, inputs of the op and others 768.1 KiB, optimizer state 512.0 KiB, results of ops "
+        "512.0 KiB, parameters 256.0 KiB: m.0 (scratch) 512.0 KiB, m.1 (scratch) 512.0 KiB, m.0 (state) 256.0 KiB, "
+        "7 more."
+    ) in str(LowtideOutOfMemory(TEXT, holders=holders))
 
 
 def test_holders_come_from_whoever_knows_them() -> None:

@@ -35,7 +35,8 @@ def test_halfway_to_what_is_enough_is_tried_and_nothing_smaller() -> None:
 def test_one_line_says_what_happens_and_what_to_do() -> None:
     assert str(_thrash(1.0)) == (
         "the budget of 1.00 MiB is too small: 75 % of the time goes into recomputation, 0.3 recomputed ops for each "
-        "new one; try 2.00 MiB, of 3.00 MiB nothing would have been evicted so far"
+        "new one; try 2.00 MiB, which should be comfortable (less may do): of 3.00 MiB nothing would have been evicted "
+        "so far"
     )
 
 
