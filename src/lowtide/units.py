@@ -1,4 +1,4 @@
-"""Bytes and budgets: reading them from people, writing them for people.
+"""Bytes and budgets: reading them from people, writing them for people; counts, too.
 
 Decimal units are powers of 1000 (``KB``, ``MB``, ``GB``, ``TB``), binary units powers of 1024 (``KiB``, ``MiB``,
 ``GiB``, ``TiB``). A budget is a whole number of bytes, text with a unit, or a percentage of the baseline peak.
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from lowtide.errors import UnitError
 
-__all__ = ["MAX_BYTES", "Budget", "Bytes", "align_up", "format_bytes", "parse_budget", "parse_bytes"]
+__all__ = ["MAX_BYTES", "Budget", "Bytes", "align_up", "count_of", "format_bytes", "parse_budget", "parse_bytes"]
 
 Bytes: TypeAlias = int
 """A whole number of bytes, at least 0."""
@@ -112,6 +112,13 @@ def format_bytes(size_bytes: Bytes) -> str:
         if abs(scaled) < 1023.95:
             return f"{scaled:.2f} {unit}" if abs(scaled) < 9.995 else f"{scaled:.1f} {unit}"
     return f"{scaled / 1024:.2f} TiB"
+
+
+def count_of(number: int, noun: str) -> str:
+    """Write a number of things for people: ``"1 node"``, ``"2 nodes"``, ``"1 search"``, ``"2 searches"``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}{'es' if noun.endswith(('s', 'x', 'sh', 'ch')) else 's'}"
 
 
 def align_up(size_bytes: Bytes, alignment: int) -> Bytes:

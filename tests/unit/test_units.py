@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lowtide.errors import UnitError
-from lowtide.units import MAX_BYTES, align_up, format_bytes, parse_budget, parse_bytes
+from lowtide.units import MAX_BYTES, align_up, count_of, format_bytes, parse_budget, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,14 @@ def test_small_bare_numbers_are_read_for_graphs_in_abstract_units() -> None:
 )
 def test_sizes_are_written(size_bytes: int, text: str) -> None:
     assert format_bytes(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [(0, "op", "0 ops"), (1, "search", "1 search"), (2, "search", "2 searches"), (3, "byte", "3 bytes")],
+)
+def test_numbers_of_things_are_written(number: int, noun: str, text: str) -> None:
+    assert count_of(number, noun) == text
 
 
 @pytest.mark.parametrize(("size_bytes", "aligned"), [(0, 0), (1, 64), (64, 64), (65, 128)])

@@ -18,10 +18,12 @@ from rich.text import Text
 
 from lowtide.errors import InputError
 from lowtide.ir.serde import is_special_file
+from lowtide.units import count_of
 
 __all__ = [
     "StdoutKeptClean",
     "check_writable",
+    "count_of",
     "print_error",
     "print_facts",
     "print_json",
@@ -32,11 +34,6 @@ __all__ = [
 ]
 
 _WIDTH = 80
-
-
-def count_of(number: int, noun: str) -> str:
-    """``"1 node"``, ``"2 nodes"``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def print_json(document: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from lowtide.units import format_bytes
+from lowtide.units import count_of, format_bytes
 
 __all__ = ["SessionStats"]
 
@@ -117,30 +117,32 @@ class SessionStats:
         """A few lines to print."""
         budget, peak = format_bytes(self.budget_bytes), format_bytes(self.peak_bytes)
         work = f"{self.recompute_cost_percent:.1f} % more work, {self.recompute_seconds:.2f} s"
-        searches = f"{self.num_searches} searches of {self.mean_search_us:.0f} us"
-        arena = f"fragmentation {100 * self.fragmentation:.1f} %, {self.num_compactions} compactions"
+        evictions = f"{count_of(self.num_evictions, 'eviction')} of {format_bytes(self.evicted_bytes)}"
+        searches = f"{count_of(self.num_searches, 'search')} of {self.mean_search_us:.0f} us"
+        arena = f"fragmentation {100 * self.fragmentation:.1f} %, {count_of(self.num_compactions, 'compaction')}"
         lines = [
             f"budget {budget}: peak {peak}, {format_bytes(self.resident_bytes)} in use at the end",
-            f"{self.num_ops} ops, {self.num_recomputes} recomputed ({work})",
-            f"{self.num_evictions} evictions of {format_bytes(self.evicted_bytes)}, {searches}, {arena}",
+            f"{count_of(self.num_ops, 'op')}, {self.num_recomputes} recomputed ({work})",
+            f"{evictions}, {searches}, {arena}",
         ]
         if self.has_thrashed:
             lines.append(
                 f"thrashing: a larger budget recomputes less, one of {format_bytes(self.peak_demand_bytes)} nothing"
             )
-        if self.num_frozen:
+        if self.num_frozen and self.num_evictions:
             lines.append(
-                f"{self.num_frozen} values could no longer be evicted: what they came from was overwritten or is gone"
+                f"{count_of(self.num_frozen, 'value')} could no longer be evicted (normal, e.g. after a step): what "
+                "they came from is overwritten or gone"
             )
         if self.num_outside:
             lines.append(
-                f"{self.num_outside} allocations of other threads ({format_bytes(self.outside_bytes)} in all) outside "
-                "the budget"
+                f"{count_of(self.num_outside, 'allocation')} of other threads ({format_bytes(self.outside_bytes)} in "
+                "all) outside the budget"
             )
         if self.num_restored or self.num_lost:
             lines.append(
-                f"{self.num_survivors} tensors outlived the block: {self.num_restored} of them were recomputed outside "
-                f"the arena, {self.num_lost} are lost"
+                f"{count_of(self.num_survivors, 'tensor')} outlived the block: {self.num_restored} recomputed outside "
+                f"the arena, {self.num_lost} lost"
             )
         return "\n".join(lines)
 

@@ -63,8 +63,8 @@ def test_lines_to_print() -> None:
     assert lines == [
         "budget 1.00 MiB: peak 512.0 KiB, 1000 B in use at the end",
         "10 ops, 3 recomputed (25.0 % more work, 0.50 s)",
-        "4 evictions of 4.00 KiB, 4 searches of 500 us, fragmentation 25.0 %, 1 compactions",
-        "2 values could no longer be evicted: what they came from was overwritten or is gone",
+        "4 evictions of 4.00 KiB, 4 searches of 500 us, fragmentation 25.0 %, 1 compaction",
+        "2 values could no longer be evicted (normal, e.g. after a step): what they came from is overwritten or gone",
         "5 allocations of other threads (2.00 KiB in all) outside the budget",
     ]
 
@@ -73,6 +73,16 @@ def test_what_is_zero_needs_no_line() -> None:
     quiet = str(_stats(num_frozen=0, num_foreign=0))
     assert len(quiet.splitlines()) == 3
     survived = _stats().with_survivors({"num_survivors": 3, "num_restored": 2, "num_lost": 1})
-    assert str(survived).endswith(
-        "3 tensors outlived the block: 2 of them were recomputed outside the arena, 1 are lost"
-    )
+    assert str(survived).endswith("3 tensors outlived the block: 2 recomputed outside the arena, 1 lost")
+
+
+def test_what_cannot_be_evicted_is_no_news_where_nothing_was() -> None:
+    """Every optimizer's step overwrites what activations came from: in a budget that is large enough, too."""
+    assert "no longer be evicted" not in str(_stats(num_evictions=0))
+
+
+def test_one_of_a_thing_is_told_as_one() -> None:
+    changes = dict.fromkeys(("num_calls", "num_evictions", "num_searches", "num_frozen", "num_foreign"), 1)
+    told = str(_stats(**changes).with_survivors({"num_survivors": 1, "num_restored": 1, "num_lost": 0}))
+    for piece in ("1 op,", "1 eviction ", "1 search ", "\n1 value could", "\n1 allocation of", "\n1 tensor outlived"):
+        assert piece in told, piece
