@@ -8,18 +8,21 @@ from itertools import groupby
 
 from lowtide.comparison.comparing import Comparison
 from lowtide.comparison.judging import JudgedRow
-from lowtide.comparison.rows import EAGER, Kind, Outcome
+from lowtide.comparison.rows import EAGER, Kind, Outcome, Row
 from lowtide.units import format_bytes
 
 __all__ = [
     "MEASURED_HEADER",
     "MODELLED_HEADER",
     "Block",
+    "bits_words",
     "blocks_of",
     "cells_of",
+    "eager_of",
     "front_of",
     "percent_words",
     "remarks_on",
+    "step_words",
     "title_of",
 ]
 
@@ -31,6 +34,20 @@ _STATUS_BY_PROVEN_ORDER = {"fixed": "optimal in order", "staged": "optimal, stag
 _ABOUT_ORDER = (
     "Optimal in order: proven that no plan in the graph's given order is faster; one in another order may be."
 )
+_ABOUT = (
+    "● on the Pareto front: nobody needs less memory and takes no longer, nor the other way round; who saves less than "
+    "0.1 % of memory over somebody faster is left out. TDI: time beyond plain by the graph's durations. gap: points to "
+    "what is proven for such plans."
+)
+_ABOUT_PEERS = (
+    "checkpoint, amb: what torch.utils.checkpoint around every block, and PyTorch's activation_memory_budget at its "
+    "best of 21 ratios, would recompute, as plans of the same graph."
+)
+_ABOUT_MEASURED = (
+    "really run: most bytes from malloc in forward and backward, CPU time of a step beyond eager's (median of three, "
+    "one thread), whether all that four steps compute is equal to eager's to the bit. amb: activation_memory_budget."
+)
+_STOPPED_EARLY = "Stopped early: the same command goes on where -o FILE has kept the rows."
 _ARTICLE_BY_ORDER = {"given order": "the given order", "any order": "any order"}
 
 
@@ -40,6 +57,7 @@ class Block:
 
     Attributes:
         title: The budget, in words.
+        budget: The budget as it was written; empty where there is none.
         bound: What is proven within it, in words; empty where nothing is.
         is_measured: Whether its rows were really run.
         found: Rows with memory and time, fastest first.
@@ -47,6 +65,7 @@ class Block:
     """
 
     title: str
+    budget: str
     bound: str
     is_measured: bool
     found: tuple[JudgedRow, ...]
@@ -57,6 +76,12 @@ def title_of(comparison: Comparison) -> str:
     """What was compared on."""
     nodes = f"{comparison.num_nodes:,} node{'' if comparison.num_nodes == 1 else 's'}"
     return f"{comparison.name or 'unnamed graph'}, {nodes}"
+
+
+def eager_of(comparison: Comparison) -> Row | None:
+    """The row of the training by which all others are measured, where it was run."""
+    rows = (judged.row for judged in comparison.rows)
+    return next((row for row in rows if row.cell.kind.is_measured and row.cell.method == EAGER and row.is_found), None)
 
 
 def blocks_of(comparison: Comparison) -> tuple[Block, ...]:
@@ -80,6 +105,7 @@ def _block(rows: Sequence[JudgedRow], budget: str, *, is_measured: bool) -> Bloc
     title = f"within {budget}{size}" if budget else "without a budget"
     return Block(
         title=f"really run, {title}" if is_measured else title,
+        budget=budget,
         bound=_bound_words([row for row in rows if row.row.cell.kind is Kind.BOUND]),
         is_measured=is_measured,
         found=tuple(found),
@@ -120,17 +146,28 @@ def cells_of(judged: JudgedRow) -> tuple[str, ...]:
         "" if row.needed_bytes is None else format_bytes(row.needed_bytes),
         share,
         "" if row.increase_percent is None else percent_words(row.increase_percent),
-        _bits_words(judged) if is_measured else _gap_words(judged.gap_points),
+        bits_words(judged) if is_measured else _gap_words(judged.gap_points),
         f"{row.seconds:.1f} s",
     )
 
 
 def remarks_on(comparison: Comparison) -> list[str]:
-    """What a reader of its tables has to know, beside what the columns are."""
-    remarks = [f"{note[:1].upper()}{note[1:]}." for note in comparison.notes]
+    """What a reader of its tables has to know, a paragraph each: first what columns and methods are."""
+    remarks = [_ABOUT]
+    if any(row.row.cell.kind is Kind.PEER for row in comparison.rows):
+        remarks.append(_ABOUT_PEERS)
+    if comparison.is_measured:
+        remarks.append(_ABOUT_MEASURED)
+    if not comparison.is_complete:
+        remarks.append(_STOPPED_EARLY)
     if any(row.proven_order == "fixed" for row in comparison.rows):
-        remarks.insert(0, _ABOUT_ORDER)
-    return remarks
+        remarks.append(_ABOUT_ORDER)
+    return [*remarks, *(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes)]
+
+
+def step_words(eager: Row) -> str:
+    """What a step of eager takes."""
+    return f"{(eager.duration or 0) / 1e9:.3f} s a step"
 
 
 def percent_words(percent: float) -> str:
@@ -149,7 +186,8 @@ def _gap_words(points: float | None) -> str:
     return "< 0.01" if 0 < points < 0.005 else f"{points:.2f}"
 
 
-def _bits_words(judged: JudgedRow) -> str:
+def bits_words(judged: JudgedRow) -> str:
+    """Whether a training computed what eager does; of eager itself, whether it repeats."""
     if judged.row.cell.method == EAGER:
         return "" if judged.is_bit_equal else "do not repeat"
     if judged.is_bit_equal is None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from lowtide.comparison.comparing import Comparison
 from lowtide.comparison.judging import JudgedRow
-from lowtide.comparison.rows import Kind
+from lowtide.comparison.rows import Kind, Outcome
 from lowtide.comparison.words import (
     MEASURED_HEADER,
     MODELLED_HEADER,
     Block,
+    bits_words,
     blocks_of,
     cells_of,
+    eager_of,
     percent_words,
     remarks_on,
+    step_words,
     title_of,
 )
 from lowtide.reports.comparison_picture import Group, Picture, pictures_of
@@ -64,19 +67,38 @@ def _subtitle(comparison: Comparison) -> str:
     return f"{title_of(comparison)}; {len(methods)} planners and policies within {budgets}"
 
 
-def _headlines(comparison: Comparison, blocks: Iterable[Block]) -> list[Fact]:
-    plain = next(row.row for row in comparison.rows if row.row.cell.kind is Kind.PLAIN)
-    facts = [Fact("plain peak", format_bytes(plain.needed_bytes or 0))]
+def _headlines(comparison: Comparison, blocks: Sequence[Block]) -> list[Fact]:
+    """What all is compared to, and the fastest within each budget: of real runs where one kept it, else modelled."""
+    runs_by_budget = {block.budget: _within(block) for block in blocks if block.is_measured}
+    eager, facts = eager_of(comparison), [_plain(comparison)]
+    if eager is not None:
+        facts = [Fact("measured: eager's peak", format_bytes(eager.needed_bytes or 0), step_words(eager))]
     for block in blocks:
-        if not block.is_measured:
-            name = f"fastest {block.title.partition(',')[0]}"
+        if block.is_measured:
+            continue
+        name = f"fastest within {block.budget}"
+        runs = runs_by_budget.get(block.budget, ())
+        if runs:
+            facts.append(_fastest(f"measured: {name}", runs[0], f"bits {bits_words(runs[0])}"))
+        else:
+            name = f"modelled: {name}" if runs_by_budget else name
             facts.append(_fastest(name, block.found[0]) if block.found else Fact(name, "no plan"))
     return facts[:_MOST_CARDS]
 
 
-def _fastest(name: str, judged: JudgedRow) -> Fact:
+def _plain(comparison: Comparison) -> Fact:
+    plain = next(row.row for row in comparison.rows if row.row.cell.kind is Kind.PLAIN)
+    return Fact("plain peak", format_bytes(plain.needed_bytes or 0))
+
+
+def _within(block: Block) -> tuple[JudgedRow, ...]:
+    """The runs of a block that kept its budget, fastest first."""
+    return tuple(row for row in block.found if row.outcome is Outcome.COMPLETED)
+
+
+def _fastest(name: str, judged: JudgedRow, *more: str) -> Fact:
     increase = percent_words(judged.row.increase_percent or 0.0)
-    return Fact(name, increase, f"{judged.row.cell.method}, {format_bytes(judged.row.needed_bytes or 0)}")
+    return Fact(name, increase, ", ".join([judged.row.cell.method, format_bytes(judged.row.needed_bytes or 0), *more]))
 
 
 def _plot_section(picture: Picture) -> str:

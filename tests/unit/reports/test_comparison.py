@@ -15,7 +15,7 @@ from drawings import HOSTILE
 from lowtide.comparison.comparing import Comparison
 from lowtide.comparison.judging import judge
 from lowtide.comparison.rows import Cell, Kind, Outcome, Row
-from lowtide.comparison.words import blocks_of
+from lowtide.comparison.words import blocks_of, remarks_on
 from lowtide.errors import InputError
 from lowtide.ir import Scope
 from lowtide.reports.comparison_files import check_comparison_file, save_comparison
@@ -84,6 +84,8 @@ class Page(HTMLParser):
         self.tags: list[str] = [""]
         self.rows: list[list[str]] = []
         self.titles: list[str] = []
+        self.cards: list[str] = []
+        self.notes: list[str] = []
         self.script = ""
         self.feed(text)
 
@@ -91,10 +93,18 @@ class Page(HTMLParser):
         self.tags.append(tag)
         if tag == "tr":
             self.rows.append([])
+        if tag == "dt":
+            self.cards.append("")
+        if tag == "footer":
+            self.notes = [""]
 
     def handle_data(self, data: str) -> None:
         if self.tags[-1] in ("td", "th", "span") and self.rows and data.strip():
             self.rows[-1].append(data.strip())
+        if self.tags[-1] in ("dt", "dd", "div") and self.cards and not self.titles[1:] and data.strip():
+            self.cards[-1] = " | ".join(filter(None, [self.cards[-1], data.strip()]))
+        if self.tags[-1] == "p" and self.notes and data.strip():
+            self.notes.append(data)
         if self.tags[-1] in ("h1", "h2"):
             self.titles.append(data)
         if self.tags[-1] == "script" and not self.script:
@@ -113,6 +123,45 @@ def test_the_page_says_how_far_proofs_go() -> None:
     assert ["●", "exact", "optimal in order"] in [cells[:3] for cells in Page(text).rows]
     assert "<p>Optimal in order: proven that no plan in the graph&#x27;s given order is faster" in text
     assert "<p>Moccasin: left out.</p>" in text
+
+
+def test_the_page_says_what_the_terminal_does() -> None:
+    """Of a row that is not optimal in order, so that nothing else is said."""
+    rows = [row(Kind.PLAIN, "plain", 1000, 200), row(Kind.PEER, "amb", 601, 220, ("80%", 800))]
+    compared = replace(comparison(), rows=judge(rows), is_measured=True, is_complete=False)
+    *notes, _ = Page(html_of_comparison(compared)).notes[1:]
+    assert [note.split(":")[0].split(",")[0] for note in notes] == [
+        "● on the Pareto front",
+        "checkpoint",
+        "really run",
+        "Stopped early",
+        "Moccasin",
+    ]
+    assert notes == remarks_on(compared)
+
+
+def test_tiles_are_of_real_runs_where_one_kept_the_budget() -> None:
+    assert Page(html_of_comparison(comparison())).cards == [
+        "plain peak | 1000 B",
+        "fastest within 80% | 1.00 % | search, 790 B",
+        "fastest within 60% | 6.00 % | search, 600 B",
+    ]
+    measured = comparison(is_measured=True)
+    assert Page(html_of_comparison(measured)).cards == [
+        "measured: eager's peak | 1000 B | 0.000 s a step",
+        "modelled: fastest within 80% | 1.00 % | search, 790 B",
+        "measured: fastest within 60% | 2.50 % | lowtide.compile, 590 B, bits equal",
+    ]
+    over = row(Kind.MEASURED, "amb-inductor", 610, 190, ("60%", 600), bits="cd", outcome=Outcome.OVER)
+    slow = row(Kind.MEASURED, "lowtide.budget", 600, 300, ("60%", 600), bits="cd")
+    rows = judge([*(judged.row for judged in measured.rows[:-1]), over, slow])
+    assert Page(html_of_comparison(replace(measured, rows=rows))).cards[-1] == (
+        "measured: fastest within 60% | 50.00 % | lowtide.budget, 600 B, bits differ"
+    )
+    rows = judge([*(judged.row for judged in measured.rows[:-1]), over])
+    assert Page(html_of_comparison(replace(measured, rows=rows))).cards[-1] == (
+        "modelled: fastest within 60% | 6.00 % | search, 600 B"
+    )
 
 
 def test_a_bound_just_above_nothing_reads_as_more_than_nothing() -> None:
