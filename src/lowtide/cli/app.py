@@ -11,9 +11,10 @@ import textwrap
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import lowtide
 from lowtide.api import PlannerFailed
@@ -41,16 +42,39 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer exports it
 _LONGEST_BUG = 400
 """Characters of an error of ours that are shown; all of it is in the file with the traceback."""
 
+
+class _Command(TyperCommand):
+    """A command; its help shows no type beside a flag, as a flag takes no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _with_plain_flags(super().get_params(ctx))
+
+
+class _Commands(TyperGroup):
+    """The same of all commands together."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _with_plain_flags(super().get_params(ctx))
+
+
+def _with_plain_flags(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
 _app = typer.Typer(
     name="lowtide",
+    cls=_Commands,
     help="Train and run neural networks within a memory budget given in bytes.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 for _command in (demo, capture, plan, verify, export, doctor, build, simulate, sweep, compare, report):
-    _app.command()(_command)
-_app.command(context_settings=SCRIPT_CONTEXT)(run)
+    _app.command(cls=_Command)(_command)
+_app.command(cls=_Command, context_settings=SCRIPT_CONTEXT)(run)
 
 
 def _print_version(is_wanted: bool) -> None:

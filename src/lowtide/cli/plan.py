@@ -48,6 +48,7 @@ from lowtide.cli.tflite import plan_smallest_within, say_what_tflite_needs
 from lowtide.errors import InputError
 from lowtide.ir import Graph, Plan, PlanResult
 from lowtide.ir.serde import save_plan
+from lowtide.planners.table import PLANNERS
 from lowtide.planning.addresses import AUTO_LAYOUT, NO_LAYOUT, choose_layouter
 from lowtide.planning.facts import gather_facts, read_budget
 from lowtide.planning.options import build_request, choose_planner
@@ -67,8 +68,15 @@ def plan(
         str | None,
         typer.Option(metavar="B", help="Bytes, 1.5GiB, 60% of the plain peak, or min. Without it: an analysis."),
     ] = None,
-    planner: Annotated[str, typer.Option(metavar="NAME", help="A planner's name, or pkg.mod:Class.")] = "search",
-    time_limit: Annotated[float | None, typer.Option(metavar="S", help="Seconds for planner and bound.")] = None,
+    planner: Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(PLANNERS)}, or pkg.mod:Class.")] = "search",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            help="Seconds for planner and bound. By default 30 without --budget; with it the planner takes what it "
+            "needs, bound and addresses about 10 each at most.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed and threads, same plan.")] = 0,
     threads: Annotated[int | None, typer.Option(metavar="N", help="Threads; all by default.")] = None,
     keep_order: Annotated[bool, typer.Option("--keep-order", help="Refuse plans that leave the given order.")] = False,

@@ -19,7 +19,7 @@ from lowtide.errors import InputError
 from lowtide.ir.serde import save_trace
 from lowtide.policies.parts import Part, rules_of, with_rules, without
 from lowtide.policies.protocol import Policy
-from lowtide.policies.table import policy_named
+from lowtide.policies.table import POLICIES, policy_named
 from lowtide.reports.files import save_report
 from lowtide.reports.trace_report import report_of_simulation
 from lowtide.simulator.result import Simulation
@@ -28,7 +28,7 @@ from lowtide.units import format_bytes
 __all__ = ["BUDGET_HELP", "POLICY_HELP", "chosen_policy", "describe", "simulate"]
 
 BUDGET_HELP = "Bytes, 1.5GiB, 60% of the peak without eviction, or r=0.5: between what must stay and that peak."
-POLICY_HELP = "coop, coop-paper, dtr, dte, lru, size, ..., or pkg.mod:Class."
+POLICY_HELP = f"{', '.join(POLICIES)}, or pkg.mod:Class."
 
 
 def simulate(

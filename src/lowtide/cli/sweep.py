@@ -19,8 +19,8 @@ from lowtide.units import format_bytes
 
 __all__ = ["sweep"]
 
-_BUDGETS = "r=0.9,r=0.8,r=0.7,r=0.6,r=0.5,r=0.4,r=0.3,r=0.2"
-_POLICIES = "coop,coop-paper,dtr,dte,lru,dtr-ideal"
+_BUDGETS = "r=0.9, r=0.8, r=0.7, r=0.6, r=0.5, r=0.4, r=0.3, r=0.2"
+_POLICIES = "coop, coop-paper, dtr, dte, lru, dtr-ideal"
 
 
 def sweep(

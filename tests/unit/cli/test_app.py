@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,13 @@ import lowtide
 from lowtide import api
 from lowtide.cli import main
 from lowtide.errors import CompileError, InfeasibleBudget, LayoutRejected
+from lowtide.planners.table import PLANNERS
+from lowtide.policies.table import POLICIES
+
+COMMANDS = (
+    *("", "demo", "capture", "plan", "verify", "export", "doctor", "build"),
+    *("simulate", "sweep", "compare", "report", "run"),
+)
 
 
 def failing_with(error: BaseException) -> Any:
@@ -100,6 +108,26 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     for command in ("demo", "capture", "plan", "verify", "doctor"):
         assert f" {command} " in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_no_type_beside_a_flag_and_cuts_nothing_short(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--help" in out
+    assert "<bool>" not in out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in out
+
+
+@pytest.mark.parametrize(("command", "named"), [("plan", PLANNERS), ("simulate", POLICIES), ("sweep", POLICIES)])
+def test_help_names_every_planner_and_policy(
+    command: str, named: Mapping[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ").split())
+    assert f"{', '.join(named)}, or pkg.mod:Class." in out
 
 
 def test_no_command_prints_the_help_and_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
