@@ -221,22 +221,36 @@ WATCH = """<script>
 </script>"""
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    _CHROMIUM is None, reason="there is no 'chromium' on the PATH: apt-get install chromium (Debian's package)"
-)
-@pytest.mark.parametrize(("size", "theme"), [("1280,1600", "light"), ("390,1600", "dark")])
-def test_the_page_draws_and_nothing_complains(tmp_path: Path, size: str, theme: str) -> None:
-    pytest.importorskip("bokeh", reason="needs Bokeh: pip install 'lowtide[report]'")
-    page = tmp_path / "compared.html"
-    arguments = ["compare", GENERATED, "--budgets", "80%,60%", "--planners", "greedy,sqrt", "--policies", "coop,dtr"]
-    assert main([*arguments, "--time-limit", "1", "--report", str(page)]) == 0
+TABLES_PROBE = """<script>
+addEventListener("load", () => {
+  const cut = [], broken = [], names = new Set();
+  for (const cell of document.querySelectorAll(".contest td")) {
+    const box = cell.getBoundingClientRect(), range = document.createRange();
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    if (box.left < 0 || box.right > innerWidth) cut.push(cell.textContent);
+    names.add(getComputedStyle(cell, "::before").content);
+    while (walker.nextNode()) for (const word of walker.currentNode.data.matchAll(/[^\\s-]+/g)) {
+      range.setStart(walker.currentNode, word.index);
+      range.setEnd(walker.currentNode, word.index + word[0].length);
+      const boxes = [...range.getClientRects()];
+      if (boxes.length > 1) broken.push(word[0]);
+      if (boxes.some((b) => b.left < 0 || b.right > innerWidth || b.right > box.right + 1)) cut.push(word[0]);
+    }
+  }
+  const scrolls = [...document.querySelectorAll(".contest .scroll")].map((e) => e.scrollWidth > e.clientWidth);
+  document.documentElement.dataset.saw = JSON.stringify({ cut, broken, names: [...names].sort(), scrolls });
+});
+</script>"""
+
+
+def saw_of(page: Path, head_probe: str, end_probe: str, *, size: str, theme: str) -> dict[str, Any]:
+    """What a probe in a page has left on its root element, in Chromium."""
     head, tail = page.read_text(encoding="utf-8").split("<head>", 1)
     body, end = tail.rsplit("</body>", 1)
-    page.write_text(f"{head}<head>{WATCH}{body}{PROBE}</body>{end}", encoding="utf-8")
+    page.write_text(f"{head}<head>{head_probe}{body}{end_probe}</body>{end}", encoding="utf-8")
     assert _CHROMIUM is not None
     command = [_CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={size}", "--virtual-time-budget=20000"]
+    command += [f"--user-data-dir={page.parent / 'profile'}", f"--window-size={size}", "--virtual-time-budget=20000"]
     done = subprocess.run(
         [*command, f"{page.as_uri()}#{theme}"],
         check=True,
@@ -247,8 +261,41 @@ def test_the_page_draws_and_nothing_complains(tmp_path: Path, size: str, theme: 
     )
     found = re.search(r'<html[^>]* data-saw="([^"]*)"', done.stdout)
     assert found is not None, done.stderr[-2000:]
-    saw = json.loads(html.unescape(found[1]))
+    return dict(json.loads(html.unescape(found[1])))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    _CHROMIUM is None, reason="there is no 'chromium' on the PATH: apt-get install chromium (Debian's package)"
+)
+@pytest.mark.parametrize(("size", "theme"), [("1280,1600", "light"), ("390,1600", "dark")])
+def test_the_page_draws_and_nothing_complains(tmp_path: Path, size: str, theme: str) -> None:
+    pytest.importorskip("bokeh", reason="needs Bokeh: pip install 'lowtide[report]'")
+    page = tmp_path / "compared.html"
+    arguments = ["compare", GENERATED, "--budgets", "80%,60%", "--planners", "greedy,sqrt", "--policies", "coop,dtr"]
+    assert main([*arguments, "--time-limit", "1", "--report", str(page)]) == 0
+    saw = saw_of(page, WATCH, PROBE, size=size, theme=theme)
     assert [line for line in saw["seen"] if "ResizeObserver loop" not in line] == []
     assert saw["plots"] == "1"
     assert {"43,140,196", "224,138,0"} <= set(saw["inked"]["modelled"])  # planners and policies on the front, in colour
     assert (saw["isTooWide"], saw["resources"]) == (False, [])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    _CHROMIUM is None, reason="there is no 'chromium' on the PATH: apt-get install chromium (Debian's package)"
+)
+@pytest.mark.parametrize("width", [400, 360])
+def test_tables_fit_a_phone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    pytest.importorskip("bokeh", reason="needs Bokeh: pip install 'lowtide[report]'")
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(
+        "class Broken:\n    name = 'broken-planner'\n\n    def propose(self, request):\n"
+        "        raise RuntimeError('a dimension of aten.convolution_backward is unexpectedly incomprehensible')\n"
+    )
+    arguments = ["compare", GENERATED, "--budgets", "60%,20%", "--planners", "exact,mine:Broken"]
+    assert main([*arguments, "--policies", "coop,lru", "--time-limit", "1", "--report", "compared.html"]) == 0
+    saw = saw_of(tmp_path / "compared.html", "", TABLES_PROBE, size=f"{width},1600", theme="light")
+    assert (saw["cut"], saw["broken"]) == ([], [])
+    assert saw["scrolls"] == [False, False]
+    assert {'"memory"', '"of plain"', '"TDI"', '"gap"', '"took"'} <= set(saw["names"])

@@ -37,6 +37,7 @@ _VARIABLE_BY_GROUP = {
 _SHAPE_BY_GROUP = {Group.PLAIN: "", Group.OURS: "dot", Group.OTHERS: "diamond", Group.PEERS: "triangle"}
 _MOST_CARDS = 5
 _NUM_TEXT_COLUMNS = 3
+_STATUS_COLUMN = 2
 
 
 def html_of_comparison(comparison: Comparison) -> str:
@@ -121,29 +122,40 @@ def _plot_section(picture: Picture) -> str:
 def _block_section(block: Block) -> str:
     title = f"{block.title[:1].upper()}{block.title[1:]}"
     about = f'<p class="about">{escaped(block.bound)}</p>' if block.bound else ""
-    head = "".join(
-        f'<th class="{_class_of(index)}">{escaped(name)}</th>'
-        for index, name in enumerate(MEASURED_HEADER if block.is_measured else MODELLED_HEADER)
-    )
-    rows = "".join(map(_row, (*block.found, *block.missed)))
+    names = MEASURED_HEADER if block.is_measured else MODELLED_HEADER
+    head = "".join(f'<th class="{_class_of(index)}">{escaped(name)}</th>' for index, name in enumerate(names))
+    rows = "".join([*(_found_row(row, names) for row in block.found), *map(_missed_row, block.missed)])
     return (
         f'<section class="contest"><h2>{escaped(title)}</h2>{about}<div class="scroll">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 
 
-def _row(judged: JudgedRow) -> str:
-    cells = list(cells_of(judged))
-    status = escaped(cells[2])
-    if judged.row.reason:
-        status += f' <span class="kind">{escaped(judged.row.reason)}</span>'
-    shown = [status if index == 2 else escaped(cell) for index, cell in enumerate(cells)]
-    if not judged.row.is_found:  # its columns are empty: the reason has their room
-        shown = [*shown[:2], f'<td colspan="5">{status}</td>', shown[-1]]
-        row = f"<td>{shown[0]}</td><td>{shown[1]}</td>{shown[2]}<td class='size'>{shown[3]}</td>"
-    else:
-        row = "".join(f'<td class="{_class_of(index)}">{cell}</td>' for index, cell in enumerate(shown))
-    return f"<tr{' class=front' if judged.is_shown_on_front else ''}>{row}</tr>"
+def _found_row(judged: JudgedRow, names: Sequence[str]) -> str:
+    """A row of figures; on a phone each stands below the name of its column."""
+    cells = [escaped(cell) for cell in cells_of(judged)]
+    cells[_STATUS_COLUMN] = _status(judged)
+    tags = "".join(
+        f'<td class="{_class_of(index)}" data-name="{escaped(name)}">{cell}</td>'
+        for index, (name, cell) in enumerate(zip(names, cells, strict=True))
+    )
+    return f"<tr{' class=front' if judged.is_shown_on_front else ''}>{tags}</tr>"
+
+
+def _missed_row(judged: JudgedRow) -> str:
+    """A row without figures: the reason has their room."""
+    mark, method, *_, took = (escaped(cell) for cell in cells_of(judged))
+    status = _status(judged)
+    return (
+        f'<tr class="missed"><td>{mark}</td><td>{method}</td><td colspan="5">{status}</td>'
+        f'<td class="size">{took}</td></tr>'
+    )
+
+
+def _status(judged: JudgedRow) -> str:
+    status = escaped(cells_of(judged)[_STATUS_COLUMN])
+    reason = judged.row.reason
+    return f'{status} <span class="kind">{escaped(reason)}</span>' if reason else status
 
 
 def _class_of(column: int) -> str:
