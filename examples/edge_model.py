@@ -1,6 +1,6 @@
 """Make a .tflite model need a smaller arena on a microcontroller, and check it on the stock runtime.
 
-pip install 'lowtide[tflite]'
+pip install -c constraints.txt '.[tflite]'  # in a clone of lowtide
 python examples/edge_model.py
 
 With a model of your own: lowtide plan model.tflite --budget min -o plan.json

@@ -25,6 +25,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lowtide.extras import how_to_install
+
 __all__ = [
     "BudgetOverrun",
     "CompileError",
@@ -146,7 +148,7 @@ class MissingDependency(LowtideError, ImportError):
     """
 
     def __init__(self, package: str, *, extra: str, needed_for: str) -> None:
-        super().__init__(f"{needed_for} needs the package {package!r}: pip install 'lowtide[{extra}]'")
+        super().__init__(f"{needed_for} needs the package {package!r}: {how_to_install(extra)}")
         self.package = package
         self.extra = extra
 

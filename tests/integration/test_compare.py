@@ -270,7 +270,7 @@ def saw_of(page: Path, head_probe: str, end_probe: str, *, size: str, theme: str
 )
 @pytest.mark.parametrize(("size", "theme"), [("1280,1600", "light"), ("390,1600", "dark")])
 def test_the_page_draws_and_nothing_complains(tmp_path: Path, size: str, theme: str) -> None:
-    pytest.importorskip("bokeh", reason="needs Bokeh: pip install 'lowtide[report]'")
+    pytest.importorskip("bokeh", reason="needs Bokeh: pip install -c constraints.txt '.[report]'")
     page = tmp_path / "compared.html"
     arguments = ["compare", GENERATED, "--budgets", "80%,60%", "--planners", "greedy,sqrt", "--policies", "coop,dtr"]
     assert main([*arguments, "--time-limit", "1", "--report", str(page)]) == 0
@@ -287,7 +287,7 @@ def test_the_page_draws_and_nothing_complains(tmp_path: Path, size: str, theme: 
 )
 @pytest.mark.parametrize("width", [400, 360])
 def test_tables_fit_a_phone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    pytest.importorskip("bokeh", reason="needs Bokeh: pip install 'lowtide[report]'")
+    pytest.importorskip("bokeh", reason="needs Bokeh: pip install -c constraints.txt '.[report]'")
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(
         "class Broken:\n    name = 'broken-planner'\n\n    def propose(self, request):\n"

@@ -26,7 +26,7 @@ from lowtide.reports.plan_report import report_of_plan
 from lowtide.reports.report import Report
 from lowtide.reports.trace_report import report_of_simulation
 
-pytest.importorskip("bokeh", reason="needs Bokeh: pip install 'lowtide[report]'")
+pytest.importorskip("bokeh", reason="needs Bokeh: pip install -c constraints.txt '.[report]'")
 
 _CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(

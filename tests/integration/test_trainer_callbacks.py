@@ -224,5 +224,5 @@ def test_a_missing_trainer_is_one_line_that_says_what_to_install(module: str, pa
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         f"lowtide.errors.MissingDependency: lowtide.integrations.{module} needs the package {package!r}: "
-        f"pip install 'lowtide[{module}]'"
+        f"pip install -c constraints.txt '.[{module}]' in a clone of lowtide"
     )

@@ -14,7 +14,7 @@ from lowtide.cli import main
 from lowtide.comparison.peers import PEERS
 from lowtide.comparison.rows import Outcome
 
-pytest.importorskip("bokeh", reason="the page draws a report: pip install 'lowtide[report]'")
+pytest.importorskip("bokeh", reason="the page draws a report: pip install -c constraints.txt '.[report]'")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
 

@@ -114,3 +114,13 @@ def test_measured_figures_are_those_of_the_result_files(report: str) -> None:
 
 def test_picture_is_small() -> None:
     assert (ROOT / "docs" / "images" / "memory.png").stat().st_size < 100_000
+
+
+def test_nobody_is_told_to_install_lowtide_from_an_index() -> None:
+    """On PyPI there is no lowtide: its bare name would fail, or fetch a stranger's package."""
+    bare = re.compile(r"""pip install (?:[\w.=-]+ )*["']?lowtide\b(?!\S* @)""")
+    assert bare.search("pip install torch==2.13.0 'lowtide[report]'")
+    assert not bare.search("pip install torch==2.13.0 'lowtide[torch] @ git+file://localhost/path/to/lowtide'")
+    told = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    found = [path for path in (*told, *(ROOT / "src").rglob("*.py")) if bare.search(path.read_text(encoding="utf-8"))]
+    assert found == []

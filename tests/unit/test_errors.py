@@ -59,4 +59,6 @@ def test_a_referee_error_names_rule_and_step() -> None:
 
 def test_a_missing_dependency_says_how_to_get_it() -> None:
     error = MissingDependency("ortools", extra="exact", needed_for="planner moccasin")
-    assert str(error) == "planner moccasin needs the package 'ortools': pip install 'lowtide[exact]'"
+    assert str(error) == (
+        "planner moccasin needs the package 'ortools': pip install -c constraints.txt '.[exact]' in a clone of lowtide"
+    )

@@ -27,6 +27,7 @@ from lowtide.cli.output import (
 )
 from lowtide.cli.picture import draw_curves
 from lowtide.errors import InputError, MissingDependency
+from lowtide.extras import how_to_install
 from lowtide.ir.sequence import baseline_steps
 from lowtide.referee import baseline
 from lowtide.reports.curves import Curve, curve_of
@@ -175,7 +176,7 @@ def _choose(models: list[str] | None) -> list[str]:
         return models or list(DEMO_MODELS)
     if _NEEDS_TRANSFORMERS.intersection(models or ()):
         raise MissingDependency("transformers", extra="demo", needed_for="this model")
-    print_note("gpt2 is left out: pip install 'lowtide[demo]' brings transformers, which it needs")
+    print_note(f"gpt2 is left out, as it needs transformers: {how_to_install('demo')}")
     return models or [model for model in DEMO_MODELS if model not in _NEEDS_TRANSFORMERS]
 
 

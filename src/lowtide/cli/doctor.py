@@ -15,6 +15,7 @@ from lowtide.cache import cache_folder
 from lowtide.cli.exit_codes import ExitCode
 from lowtide.cli.output import print_table, print_text
 from lowtide.errors import LowtideError, ShimError
+from lowtide.extras import how_to_install
 from lowtide.runtime.build import ABOUT_SECONDS, find_built_shim
 from lowtide.runtime.build_compiler import find_compiler
 from lowtide.torch_versions import TorchStanding, accepted_versions, standing_of, tested_versions
@@ -92,7 +93,7 @@ def doctor() -> int:
 def torch_finding(version: str | None) -> Finding:
     """Judge a version of torch, e.g. ``"2.13.0+cpu"``; None where torch is missing."""
     if version is None:
-        return Finding("torch", "missing", "pip install 'lowtide[torch]' to capture and compile models")
+        return Finding("torch", "missing", f"to capture and compile models: {how_to_install('torch')}")
     match standing_of(version):
         case TorchStanding.REFUSED:
             return Finding("torch", "refused", f"{version}, accepted is {accepted_versions()}")
@@ -141,7 +142,7 @@ def _extra_finding(extra: str, packages: tuple[str, ...]) -> Finding:
     version_by_package = {package: _installed_version(package) for package in packages}
     missing = [package for package, version in version_by_package.items() if version is None]
     if missing:
-        return Finding(f"extra [{extra}]", "missing", f"{', '.join(missing)}: pip install 'lowtide[{extra}]'")
+        return Finding(f"extra [{extra}]", "missing", f"{', '.join(missing)}: {how_to_install(extra)}")
     return Finding(
         f"extra [{extra}]", "ok", ", ".join(f"{package} {version}" for package, version in version_by_package.items())
     )

@@ -10,6 +10,7 @@ from typing import TypeVar
 from lowtide.comparison.modelled_peers import MODELLED_PEERS
 from lowtide.comparison.peers import PEERS
 from lowtide.errors import InputError
+from lowtide.extras import how_to_install
 from lowtide.layouts.protocol import Layouter
 from lowtide.planners.protocol import Planner
 from lowtide.planners.table import PLANNERS
@@ -152,8 +153,7 @@ def _default_planners(num_nodes: int | None, time_limit_seconds: float) -> tuple
         )
     if missing:
         notes.append(
-            f"left out: planners {', '.join(missing)}; their solver is not installed. pip install 'lowtide[exact]' "
-            "brings it"
+            f"left out: planners {', '.join(missing)}; their solver is not installed: {how_to_install('exact')}"
         )
     return tuple(chosen), tuple(notes)
 

@@ -124,7 +124,7 @@ def test_all_models_exist_and_without_transformers_gpt2_is_left_out(
     out, err = capsys.readouterr()
     assert len(rows(out, "resnet50_like")) == 2  # the longest name, whole
     assert max(map(len, out.splitlines())) <= 80
-    assert "gpt2 is left out: pip install 'lowtide[demo]'" in err
+    assert "gpt2 is left out, as it needs transformers: pip install -c constraints.txt '.[demo]' in a clone of" in err
     assert main(["demo", "--model", "gpt2"]) == 2
     assert "needs the package 'transformers'" in capsys.readouterr().err
 

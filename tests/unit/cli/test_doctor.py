@@ -11,6 +11,7 @@ from packaging.specifiers import SpecifierSet
 import lowtide
 from lowtide.cli import main
 from lowtide.cli.doctor import SUPPORT_TABLE, torch_finding
+from lowtide.extras import how_to_install
 from lowtide.torch_versions import TORCH_SUPPORT
 
 ROOT = Path(__file__).parents[3]
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     ("version", "state", "detail"),
     [
-        (None, "missing", "pip install 'lowtide[torch]' to capture and compile models"),
+        (None, "missing", f"to capture and compile models: {how_to_install('torch')}"),
         ("2.13.0+cpu", "ok", "2.13.0+cpu, tested"),
         ("2.14.1+cu130", "ok", "2.14.1+cu130, tested"),
         ("2.10.1", "untested", "2.10.1, accepted; tested is 2.13, 2.14"),

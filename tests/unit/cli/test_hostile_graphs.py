@@ -96,7 +96,7 @@ def test_sums_near_the_end_of_64_bits_still_give_a_plan(workplace: Path, capsys:
     assert main([*plan, "--planner", "greedy", "-o", "plan.json"]) == 0
     assert main(["verify", "h.json", "plan.json"]) == 0
     capsys.readouterr()
-    pytest.importorskip("ortools", reason="the planner cpsat needs it: pip install 'lowtide[exact]'")
+    pytest.importorskip("ortools", reason="the planner cpsat needs it: pip install -c constraints.txt '.[exact]'")
     assert main([*plan, "--planner", "cpsat"]) == 2
     err = capsys.readouterr().err
     assert err == (

@@ -11,6 +11,7 @@ pytest.importorskip("transformers", reason="gpt2, bert and swin come from transf
 
 import lowtide.models  # noqa: E402
 from lowtide.errors import InputError, MissingDependency  # noqa: E402
+from lowtide.extras import how_to_install  # noqa: E402
 from lowtide.measure.torch_training import (  # noqa: E402
     TrainingRun,
     compare_results,
@@ -135,7 +136,7 @@ def test_missing_transformers_is_one_clear_line(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(MissingDependency) as caught:
         import_transformers()
     assert str(caught.value) == (
-        "this model of lowtide.models needs the package 'transformers': pip install 'lowtide[demo]'"
+        f"this model of lowtide.models needs the package 'transformers': {how_to_install('demo')}"
     )
 
 

@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from lowtide.errors import InputError, MissingDependency
+from lowtide.extras import how_to_install
 from lowtide.reports.files import ENDINGS, check_report_file, save_report
 from lowtide.reports.optional import require
 from lowtide.reports.report import Report
@@ -54,12 +55,12 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib, "import_module", refuse)
     with pytest.raises(MissingDependency) as caught:
         require("bokeh.plotting", needed_for="a report as HTML")
-    assert str(caught.value) == "a report as HTML needs the package 'bokeh': pip install 'lowtide[report]'"
+    assert str(caught.value) == f"a report as HTML needs the package 'bokeh': {how_to_install('report')}"
 
 
 def test_a_missing_package_is_named_before_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependency) as caught:
         check_report_file("report.html")
-    assert str(caught.value) == "a report as .html needs the package 'bokeh': pip install 'lowtide[report]'"
+    assert str(caught.value) == f"a report as .html needs the package 'bokeh': {how_to_install('report')}"
     assert check_report_file("report.pickle") == ".pickle"

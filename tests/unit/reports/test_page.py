@@ -18,7 +18,7 @@ from lowtide.reports.plan_report import report_of_plan
 from lowtide.reports.report import Report, largest_at
 from lowtide.reports.trace_report import report_of_trace
 
-pytest.importorskip("bokeh", reason="needs Bokeh: pip install 'lowtide[report]'")
+pytest.importorskip("bokeh", reason="needs Bokeh: pip install -c constraints.txt '.[report]'")
 
 
 class Page(HTMLParser):
