@@ -155,12 +155,21 @@ def _print_traceback(error: Exception) -> None:
 
 def _save(trace: Trace, path: Path) -> None:
     save_trace(trace, path)
-    num_calls = sum(isinstance(event, Call) and event.op != LEAF_OP for event in trace.events)
-    if not num_calls:
+    calls = [event for event in trace.events if isinstance(event, Call) and event.op != LEAF_OP]
+    if not calls:
         print_error(f"the script ran no op of torch in its main thread: {path} holds no call")
         return
+    print_note(f"recorded {count_of(len(calls), 'call')}{_describe_memory(trace, calls)}; written to {path}")
+
+
+def _describe_memory(trace: Trace, calls: Sequence[Call]) -> str:
+    """What the program holds, which is more than a session's arena had where values were evicted."""
     memory = memory_of_trace(trace)
-    print_note(
-        f"recorded {count_of(num_calls, 'call')}: at most {format_bytes(memory.peak_bytes)} alive at once, "
-        f"{format_bytes(memory.end_bytes)} at the end; written to {path}"
+    peak, end = format_bytes(memory.peak_bytes), format_bytes(memory.end_bytes)
+    if trace.capacity_bytes is None:
+        return f": at most {peak} alive at once, {end} at the end"
+    num_recomputes = sum(call.recompute for call in calls)
+    return (
+        f", {count_of(num_recomputes, 'recomputation')} included: without eviction the program holds at most {peak}, "
+        f"{end} at the end"
     )

@@ -125,7 +125,17 @@ def test_the_trace_of_the_session_is_written(
     assert figures.num_evictions > 0
     assert figures.num_recomputes > 0
     assert figures.footprint_bytes <= 6 * 2**20
-    assert f"written to {path}" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    told = re.search(
+        r"recorded (\d+) calls, (\d+) recomputations included: without eviction the program holds at most [\d.]+ MiB, ",
+        err,
+    )
+    ran = re.search(r"^(\d+) ops, (\d+) recomputed ", err, flags=re.MULTILINE)
+    assert told is not None, err
+    assert ran is not None, err
+    assert int(told[2]) == int(ran[2]) == figures.num_recomputes
+    assert int(told[1]) == int(ran[1]) + int(ran[2])
+    assert err.endswith(f" at the end; written to {path}\n")
 
 
 @pytest.mark.parametrize(
