@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.cli.doctor import SUPPORT_TABLE
+from lowtide.cli.doctor import SUPPORT_HEADER, SUPPORT_TABLE
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -101,8 +101,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_support_table_is_that_of_doctor() -> None:
     rows = [(row.device, row.system, row.torch, row.compile, row.budget) for row in SUPPORT_TABLE]
-    header = ("device", "system", "torch", "compile", "budget")
-    table = "".join(f"| {' | '.join(cells)} |\n" for cells in (header, ("---",) * 5, *rows))
+    table = "".join(f"| {' | '.join(cells)} |\n" for cells in (SUPPORT_HEADER, ("---",) * 5, *rows))
     assert f"<!-- support: begin -->\n{table}<!-- support: end -->\n" in README
 
 

@@ -21,7 +21,7 @@ from lowtide.runtime.build_compiler import find_compiler
 from lowtide.torch_versions import TorchStanding, accepted_versions, standing_of, tested_versions
 from lowtide.units import format_bytes
 
-__all__ = ["SUPPORT_TABLE", "Finding", "Support", "doctor", "torch_finding"]
+__all__ = ["SUPPORT_HEADER", "SUPPORT_TABLE", "Finding", "Support", "doctor", "torch_finding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Support:
     budget: str
 
 
+SUPPORT_HEADER = ("device", "system", "torch", "compile", "budget (online)")
 SUPPORT_TABLE = (
     Support("CPU", "Linux", "2.13, 2.14", "works", "works"),
     Support("CPU", "Linux", "2.9 - 2.12", "untested", "untested"),
@@ -84,7 +85,7 @@ def doctor() -> int:
     print_table(("", "state", "detail"), [(item.what, item.state, item.detail) for item in findings])
     print_text()
     print_table(
-        ("device", "system", "torch", "compile", "budget (online)"),
+        SUPPORT_HEADER,
         [(row.device, row.system, row.torch, row.compile, row.budget) for row in SUPPORT_TABLE],
     )
     return ExitCode.DONE
