@@ -34,5 +34,5 @@ def trace_of_events(
         seed=config.seed,
         cost_model=compiled.cost_model,
         events=tuple(events_of_log(program, log, has_addresses=not config.is_ideal)),
-        meta={"source": "simulation"},
+        meta={**compiled.meta, "source": "simulation"},
     )

@@ -58,6 +58,7 @@ class CompiledTrace:
         calls: What each instruction carries out, in terms of those values: views are gone. Releases have none.
         alignment: Of the trace, in bytes.
         cost_model: Of the trace.
+        meta: What the trace's own has of ``name`` and ``duration_unit``: a simulation of it has them, too.
         num_calls: Ops that are executed.
         base_cost: Sum of their costs.
         peak_bytes: Most bytes alive when nothing is evicted.
@@ -70,6 +71,7 @@ class CompiledTrace:
     calls: tuple[Call | None, ...]
     alignment: int
     cost_model: str
+    meta: Mapping[str, Any]
     num_calls: int
     base_cost: float
     peak_bytes: int
@@ -133,6 +135,7 @@ class _Compiler:
         self._sizes = size_by_value(trace)
         self._columns = _Columns()
         self._names: list[str] = []
+        self._meta = {key: trace.meta[key] for key in ("name", "duration_unit") if key in trace.meta}
         self._calls: list[Call | None] = []
         self._cost_model = trace.cost_model
         self._storage_by_value: dict[str, _Storage] = {}
@@ -201,6 +204,7 @@ class _Compiler:
             calls=tuple(self._calls),
             alignment=self._alignment,
             cost_model=self._cost_model,
+            meta=self._meta,
             num_calls=self._num_calls,
             base_cost=float(self._base_cost),
             peak_bytes=self._peak_bytes,

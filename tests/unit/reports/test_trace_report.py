@@ -71,6 +71,15 @@ def test_a_title_is_for_a_trace_without_a_name(trace: Trace) -> None:
     assert report_of_trace(replace(trace, meta={"name": 3})).title == "trace"
 
 
+def test_a_simulation_has_the_name_and_the_unit_of_its_graph() -> None:
+    graph = graph_from_spec("generate:transformer?layers=3")
+    simulation = api.simulate(graph, budget="80%", records_trace=True)
+    report = report_of_simulation(simulation, title="file")
+    assert report.title == graph.name
+    assert simulation.trace is not None
+    assert simulation.trace.meta["duration_unit"] == graph.duration_unit
+
+
 def test_a_recording_has_no_second_curve(trace: Trace) -> None:
     kept = tuple(event for event in trace.events if not isinstance(event, Memory | Mark))
     recording = replace(trace, capacity_bytes=None, policy=None, events=(*kept[:4], kept[5]))
