@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from lowtide.ir import Graph, Node
 from lowtide.planners.storages import Storages, find_storages, storage_size_bytes
 
-__all__ = ["FlatGraph", "Recomputation", "flatten", "sequence_of", "sequence_of_runs"]
+__all__ = ["FlatGraph", "Recomputation", "flatten", "recomputations_in", "sequence_of", "sequence_of_runs"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -151,6 +151,29 @@ def sequence_of(flat: FlatGraph, recomputations: Iterable[Recomputation]) -> lis
     for recomputation in sorted(set(recomputations)):
         runs_by_stage.setdefault(recomputation.stage, []).append(recomputation.node)
     return sequence_of_runs(flat, runs_by_stage)
+
+
+def recomputations_in(flat: FlatGraph, sequence: Iterable[str]) -> list[Recomputation]:
+    """What a sequence executes again, the inverse of :func:`sequence_of`.
+
+    Args:
+        flat: The graph, in the order of the sequence's first executions.
+        sequence: Names of nodes.
+
+    Returns:
+        Recomputations by stage, each once; views, and what comes after the last first execution, are left out.
+    """
+    position = {node.name: index for index, node in enumerate(flat.nodes)}
+    found: dict[Recomputation, None] = {}
+    pending: list[int] = []
+    next_stage = 0
+    for node in map(position.__getitem__, sequence):
+        if node < next_stage:
+            pending.append(node)
+            continue
+        found |= dict.fromkeys(Recomputation(node, again) for again in pending if node <= flat.last_stage[again])
+        pending, next_stage = [], node + 1
+    return list(found)
 
 
 def sequence_of_runs(flat: FlatGraph, runs_by_stage: Mapping[int, Sequence[int]]) -> list[str]:

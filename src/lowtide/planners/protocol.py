@@ -29,6 +29,7 @@ class PlanRequest:
         time_limit_seconds: Wall-clock cap, or None; the best found so far is then the answer.
         on_progress: Called with every better plan or bound, or None.
         should_stop: Asked now and then; true ends the search with the best found so far (Ctrl-C), or None.
+        start: A plan of the graph to begin with, which need not fit; a planner may pass it over. None: there is none.
     """
 
     graph: Graph
@@ -39,6 +40,7 @@ class PlanRequest:
     time_limit_seconds: float | None = None
     on_progress: Callable[[Incumbent], None] | None = None
     should_stop: Callable[[], bool] | None = None
+    start: tuple[Step, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

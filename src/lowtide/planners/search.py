@@ -21,10 +21,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lowtide.ir import Compute, Step
 from lowtide.planners.answers import Recorder, baseline_if_it_fits
-from lowtide.planners.flat import FlatGraph, Recomputation, flatten
+from lowtide.planners.flat import FlatGraph, Recomputation, flatten, recomputations_in
 from lowtide.planners.protocol import PlanRequest, Proposal
 from lowtide.planners.search_course import Course, Found, better_of, default_work, proposal_of, seed_of_turn
 from lowtide.planners.search_greedy import GreedyStart
@@ -39,6 +41,8 @@ _logger = logging.getLogger("lowtide")
 _CLEAR_ROUNDS = 5  # of the relaxation where it is small, else one
 _CLEAR_NODES = 20  # of branch and bound in each
 _RELAXED_SHARE = 0.4  # of the time that is left, for all of them together
+_START_SHARE = 0.1  # of the work, and
+_START_TIME_SHARE = 0.5  # of the time, near a plan that was handed over
 _AFTER_GREEDY = 0.5  # of the work: the other half is greedy's
 _BESIDE_GREEDY = 0.5  # of the work: as long as greedy takes
 _TIME_BESIDE_GREEDY = 0.5  # of the time that is left
@@ -77,12 +81,29 @@ class SearchPlanner:
         recorder = Recorder(flat, request.on_progress, started)
         work = default_work(flat) if self._max_work is None else self._max_work
         course = Course(request, recorder, started, work)
+        if request.start is not None and (proposal := _improve(course, flat, request.start)):
+            return proposal
         with GreedyStart(course, flat) as greedy:
             given = _Given(course, flat, greedy)
             given.approach()
             proposal = given.propose() if request.scope.order == "fixed" else _Orders(course, given).propose()
         _logger.debug("search: %s, %.2f s", proposal.status.value, time.monotonic() - started)
         return proposal
+
+
+def _improve(course: Course, flat: FlatGraph, start: Sequence[Step]) -> Proposal | None:
+    """The best plan near another one, in its order; None where none fits, or that order is not asked for."""
+    request = course.request
+    sequence = [step.node for step in start if isinstance(step, Compute)]
+    order = tuple(dict.fromkeys(sequence))
+    if order != flat.graph.order:
+        if request.scope.order == "fixed":
+            return None
+        flat = flatten(replace(flat.graph, order=order))
+    found = course.search(flat, recomputations_in(flat, sequence), share=_START_SHARE, time_share=_START_TIME_SHARE)
+    if not found.fits:
+        return None
+    return proposal_of(request, course.recorder, found, least_extra_duration=None, is_infeasible=False)
 
 
 class _Given:

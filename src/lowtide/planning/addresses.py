@@ -25,6 +25,7 @@ _AUTO_LAYOUTER = "best_fit"
 
 _MOST_SECONDS = 5.0
 _MOST_EXACT_SECONDS = 2.0
+_EXACT_SHARE = 0.1  # of the time that is left: planning for less memory is the other way
 _MOST_EXACT_LIFESPANS = 4000
 _LEAST_SECONDS = 0.2  # even when the time is over: a plan without addresses is no plan
 
@@ -83,7 +84,9 @@ class Addresses:
         """Addresses within the capacity by an exact search of a moment, or None."""
         if self.layouter.name == "exact" or len(replayed.lifespans) > _MOST_EXACT_LIFESPANS:
             return None
-        layout = self._ask(layouter_named("exact"), replayed, capacity_bytes, _MOST_EXACT_SECONDS)
+        seconds_left = self.seconds_left()
+        seconds = _MOST_EXACT_SECONDS if seconds_left is None else min(_MOST_EXACT_SECONDS, _EXACT_SHARE * seconds_left)
+        layout = self._ask(layouter_named("exact"), replayed, capacity_bytes, seconds)
         return layout if layout.footprint_bytes <= capacity_bytes else None
 
     def _ask(self, layouter: Layouter, replayed: Replay, capacity_bytes: Bytes | None, most_seconds: float) -> Layout:

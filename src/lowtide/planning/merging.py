@@ -37,14 +37,14 @@ class MergedGraph:
 
     def request(self, request: PlanRequest) -> PlanRequest:
         """A request for the original graph, put to the merged one; bounds on the way are none of the original's."""
-        told = request.on_progress
+        told, request = request.on_progress, replace(request, graph=self.graph, start=None)
         if told is None:
-            return replace(request, graph=self.graph)
+            return request
 
         def tell(incumbent: Incumbent) -> None:
             told(self._without_bound(incumbent))
 
-        return replace(request, graph=self.graph, on_progress=tell)
+        return replace(request, on_progress=tell)
 
     def proposal(self, proposal: Proposal) -> Proposal:
         """A proposal for the merged graph as one for the original, without claims that hold for merged nodes only."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from lowtide.errors import InputError, MissingDependency, RefereeError
-from lowtide.ir import Incumbent, Plan, PlanResult, Status
+from lowtide.ir import Incumbent, Plan, PlanResult, Status, Step
 from lowtide.ir.sequence import baseline_steps
 from lowtide.ir.serde import graph_sha256
 from lowtide.layouts.protocol import Layouter
@@ -39,7 +39,7 @@ _MOST_SECONDS_BELOW = 1.0  # for planner and addresses each, where nothing can f
 _MOST_SECONDS_KNOWN = 3.0  # for all tries of budgets that are to be named as known to work
 _SHORTEST_SECONDS = 0.05
 _PLANNER_SHARE = 0.75  # of a time limit that planner and bound share
-_FIRST_SHARE = 0.6  # of what the planner gets, where it may have to plan again for the sake of addresses
+_FIRST_SHARE = 0.5  # of what the planner gets, where it may have to plan again for the sake of addresses
 _RETRY_SHARE = 0.4  # of what is left then
 _MIN_BUDGET_RESOLUTION = 256
 _SECONDS_BETWEEN_LOOKS = 0.05
@@ -90,7 +90,7 @@ class Search:
         started = time.perf_counter()
         found = lower_until_it_fits(
             first,
-            lambda peak_budget_bytes: self._attempt_below(peak_budget_bytes, budget_bytes),
+            lambda peak_budget_bytes: self._attempt_below(peak_budget_bytes, budget_bytes, start=first.steps),
             least_bytes=self.facts.largest_working_set_bytes,
             resolution_bytes=self.request.graph.alignment,
             is_over=lambda: self.is_over or self._is_time_for_bound or self._is_overlong(started),
@@ -99,10 +99,10 @@ class Search:
             return as_answer_to(first, found)
         return replace(planned, unplaced_footprint_bytes=found.needed_bytes)
 
-    def _attempt_below(self, peak_budget_bytes: Bytes, budget_bytes: Bytes) -> Attempt:
-        """Plan for a smaller peak, for the sake of addresses within the budget."""
-        tried = self._consult(peak_budget_bytes, most_seconds=_MOST_EXTRA_SECONDS, is_reported=False)
-        return replace(self._laid_out(tried, capacity_bytes=budget_bytes), budget_bytes=budget_bytes)
+    def _attempt_below(self, peak_budget_bytes: Bytes, budget_bytes: Bytes, *, start: tuple[Step, ...]) -> Attempt:
+        """Plan for a smaller peak, from the plan of a larger one, for the sake of addresses within the budget."""
+        tried = self._consult(peak_budget_bytes, most_seconds=_MOST_EXTRA_SECONDS, is_reported=False, start=start)
+        return replace(self._laid_out(tried, capacity_bytes=budget_bytes, is_retry=True), budget_bytes=budget_bytes)
 
     def _attempt_peak(self, budget_bytes: Bytes) -> Attempt:
         """Answer one budget for the peak; the planner is asked only where it is of use."""
@@ -130,15 +130,18 @@ class Search:
         )
         return replace(smallest, known_bytes=least_bytes if smallest.needed_bytes <= least_bytes else None)
 
-    def _laid_out(self, attempt: Attempt, *, capacity_bytes: Bytes | None = None) -> Attempt:
-        """The attempt with addresses, where any are wanted; by default within its budget, if that can be."""
+    def _laid_out(self, attempt: Attempt, *, capacity_bytes: Bytes | None = None, is_retry: bool = False) -> Attempt:
+        """The attempt with addresses, where any are wanted; by default within its budget, if that can be.
+
+        The exact search of some seconds is for the first try: after another one, planning for less is sooner done.
+        """
         if self._addresses is None:
             return attempt
         if attempt.replayed is self.facts.baseline:
             return replace(attempt, layout=self._addresses.baseline)
         capacity_bytes = attempt.budget_bytes if capacity_bytes is None else capacity_bytes
         layout = self._addresses.place(attempt.replayed, capacity_bytes=capacity_bytes)
-        if attempt.replayed.peak_bytes <= capacity_bytes < layout.footprint_bytes:
+        if not is_retry and attempt.replayed.peak_bytes <= capacity_bytes < layout.footprint_bytes:
             layout = self._addresses.place_exactly(attempt.replayed, capacity_bytes=capacity_bytes) or layout
         return replace(attempt, layout=layout)
 
@@ -150,23 +153,25 @@ class Search:
         resolution_bytes = max(self.request.graph.alignment, (high - low) // _MIN_BUDGET_RESOLUTION)
         budget_bytes = low
         while low < high and not self.is_over:
-            tried = self._laid_out(self._consult(budget_bytes))
+            tried = self._laid_out(self._consult(budget_bytes, start=best.steps))
             if tried.needed_bytes < best.needed_bytes:
                 best = tried
             low = low if tried.fits else budget_bytes + resolution_bytes
             high = min(high, best.needed_bytes)
             budget_bytes = (low + high) // 2
-        if not best.fits:  # met on the way to a smaller budget
+        if not (best.fits and best.status is Status.OPTIMAL):
             best = self._asked_for(best)
         # The search went on at larger budgets than the one now named: its course says nothing about this one.
         return replace(best, budget_bytes=best.needed_bytes, incumbents=())
 
     def _asked_for(self, met: Attempt) -> Attempt:
-        """What was met on the way to a smaller budget, or what comes of the budget that it does fit."""
+        """What was met on the way, from the plan of another budget or for a smaller one, or what comes of its own."""
         if not self.is_over:
             asked = self._laid_out(self._consult(met.needed_bytes))
             if asked.fits and asked.replayed.duration <= met.replayed.duration:
                 return asked
+        if met.fits:
+            return met
         return replace(met, status=Status.FEASIBLE, lower_bound_duration=None)  # nothing is claimed for this budget
 
     def with_known_budget(
@@ -343,13 +348,21 @@ class Search:
             lower_bound_duration=self.facts.baseline.duration,
         )
 
-    def _consult(self, budget_bytes: Bytes, *, most_seconds: float | None = None, is_reported: bool = True) -> Attempt:
+    def _consult(
+        self,
+        budget_bytes: Bytes,
+        *,
+        most_seconds: float | None = None,
+        is_reported: bool = True,
+        start: tuple[Step, ...] | None = None,
+    ) -> Attempt:
         """Ask the planner, and replay its answer; plans and bounds for another budget are not reported."""
         request = replace(
             self.request,
             budget_bytes=budget_bytes,
             time_limit_seconds=self._planner_seconds(most_seconds, is_retry=not is_reported),
             on_progress=self.request.on_progress if is_reported else None,
+            start=start,
         )
         proposal = self._proposal(request)
         if proposal.steps is None:

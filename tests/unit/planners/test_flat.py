@@ -10,7 +10,7 @@ import pytest
 from lowtide.ir import Compute, Graph, Input, InputKind, Node, Value
 from lowtide.ir.sequence import steps_from_sequence
 from lowtide.planners.core import load_bytes_by_stage, native_problem
-from lowtide.planners.flat import FlatGraph, Recomputation, flatten, sequence_of
+from lowtide.planners.flat import FlatGraph, Recomputation, flatten, recomputations_in, sequence_of
 from lowtide.planners.profile import memory_bytes_by_execution, peak_bytes
 from lowtide.referee import replay
 
@@ -43,6 +43,18 @@ def test_any_set_is_legal_and_both_profiles_equal_the_referees(
             assert peak_bytes(graph, sequence) == replayed.peak_bytes
             assert max(load_bytes_by_stage(problem, chosen)) == replayed.peak_bytes
     assert num_recomputations > 2000
+
+
+@pytest.mark.parametrize("rich", [False, True])
+def test_what_a_sequence_executes_again_is_found_in_it(rich: bool, random_graph: Callable[..., Graph]) -> None:
+    num_recomputations = 0
+    for seed in range(100):
+        flat = flatten(random_graph(seed, num_nodes=4 + seed % 15, rich=rich))
+        chosen = random_recomputations(flat, random.Random(seed), 20)
+        found = recomputations_in(flat, sequence_of(flat, chosen))
+        assert sorted(found) == sorted(chosen)
+        num_recomputations += len(found)
+    assert num_recomputations > 200
 
 
 def test_load_of_each_stage_is_the_most_of_its_executions(random_graph: Callable[..., Graph]) -> None:

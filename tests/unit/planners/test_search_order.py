@@ -131,3 +131,30 @@ def test_everything_of_the_format_is_planned_in_any_order_by_the_rules(random_gr
         num_left += replayed.first_executions != graph.order
     assert num_left >= 10
     assert num_fitting >= 15
+
+
+def test_a_plan_that_is_handed_over_is_the_start_in_its_own_order() -> None:
+    graph = graph_from_spec("generate:layered?n=120&seed=1")
+    peak_bytes = baseline(graph).peak_bytes
+    request = PlanRequest(graph=graph, budget_bytes=peak_bytes * 55 // 100, scope=FREE)
+    larger = SearchPlanner(max_work=200_000_000).propose(request)
+    assert larger.steps is not None
+    order = replay(graph, larger.steps).first_executions
+    assert order != graph.order
+    tighter = replace(request, budget_bytes=peak_bytes * 53 // 100, start=larger.steps)
+    started = SearchPlanner(max_work=200_000_000).propose(tighter)
+    assert started.steps is not None
+    found = replay(graph, started.steps)
+    assert (found.first_executions, found.peak_bytes <= tighter.budget_bytes) == (order, True)
+    assert SearchPlanner(max_work=200_000_000).propose(tighter).steps == started.steps
+
+
+def test_a_start_in_another_order_is_passed_over_where_the_order_is_kept() -> None:
+    graph = graph_from_spec("generate:layered?n=60&seed=2")
+    free = PlanRequest(graph=graph, budget_bytes=baseline(graph).peak_bytes * 80 // 100, scope=FREE)
+    start = SearchPlanner(max_work=20_000_000).propose(free).steps
+    assert start is not None
+    assert replay(graph, start).first_executions != graph.order
+    kept = replace(free, scope=Scope())
+    proposal = SearchPlanner(max_work=20_000_000).propose(replace(kept, start=start))
+    assert proposal.steps == SearchPlanner(max_work=20_000_000).propose(kept).steps

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lowtide import api
 from lowtide.errors import InputError
 from lowtide.importers.generate import graph_from_spec
-from lowtide.ir import Graph, Layout, Placement, Status
+from lowtide.ir import Graph, Layout, Placement, Status, Step
 from lowtide.ir.sequence import baseline_steps
 from lowtide.layouts.protocol import LayoutProposal, LayoutRequest
 from lowtide.planners.protocol import PlanRequest, Proposal
@@ -43,16 +43,21 @@ class WastefulLayouter:
 
 
 class RecordingPlanner:
-    """greedy, remembering the budgets."""
+    """greedy, remembering the budgets, the starts, and the first plan."""
 
     name = "recording"
 
     def __init__(self) -> None:
         self.budgets: list[int] = []
+        self.starts: list[tuple[Step, ...] | None] = []
+        self.first: tuple[Step, ...] | None = None
 
     def propose(self, request: PlanRequest) -> Proposal:
         self.budgets.append(request.budget_bytes)
-        return planner_named("greedy").propose(request)
+        self.starts.append(request.start)
+        proposal = planner_named("greedy").propose(request)
+        self.first = self.first or proposal.steps
+        return proposal
 
 
 @pytest.fixture
@@ -74,6 +79,8 @@ def test_a_footprint_above_the_budget_is_planned_again_with_less() -> None:
     assert result.plan is not None
     assert planner.budgets[0] == plain.budget_bytes
     assert min(planner.budgets) < plain.budget_bytes
+    assert planner.starts[0] is None
+    assert all(start == planner.first for start in planner.starts[1:])
     assert result.plan.budget_bytes == plain.budget_bytes
     assert result.plan.footprint_bytes == result.plan.peak_bytes + 16 <= plain.budget_bytes
     assert result.plan.duration > plain.plan.duration
