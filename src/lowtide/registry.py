@@ -67,6 +67,7 @@ class Registry(Generic[Made]):
         return {entry_point.name: entry_point for entry_point in entry_points(group=self.group)}
 
     def _made(self, name: str, location: str) -> Made:
+        who = f"{self.noun} {name!r:.80}" + ("" if location == name else f": {location!r:.80}")
         module_name, _, attributes = location.partition(":")
         try:
             found: object = import_module(module_name)
@@ -76,9 +77,7 @@ class Registry(Generic[Made]):
         except LowtideError:
             raise
         except (Exception, SystemExit) as error:  # whatever a stranger's module raises while it is imported
-            raise InputError(f"{self.noun} {name!r:.80}: {location!r:.80} cannot be made: {error}") from error
+            raise InputError(f"{who} cannot be made: {error}") from error
         if not isinstance(made, self.protocol):
-            raise InputError(
-                f"{self.noun} {name!r:.80}: {location!r:.80} has no name and {self.method}: it is no {self.noun}"
-            )
+            raise InputError(f"{who} has no name and {self.method}: it is no {self.noun}")
         return made

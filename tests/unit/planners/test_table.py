@@ -27,15 +27,18 @@ def test_a_class_is_found_by_module_and_name() -> None:
 
 def test_planners_of_other_packages_are_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     declared = EntryPoint("mine", "lowtide.planners.sqrt:SqrtPlanner", "lowtide.planners")
+    broken = EntryPoint("broken", "no_such_module:Class", "lowtide.planners")
 
     def entry_points(*, group: str) -> EntryPoints:
-        return EntryPoints([declared] if group == "lowtide.planners" else [])
+        return EntryPoints([declared, broken] if group == "lowtide.planners" else [])
 
     monkeypatch.setattr(registry, "entry_points", entry_points)
     assert "mine" in planner_names()
     assert planner_named("mine").name == "sqrt"
     with pytest.raises(InputError, match=f"choose one of {', '.join(planner_names())}, or name"):
         planner_named("other")
+    with pytest.raises(InputError, match="^planner 'broken': 'no_such_module:Class' cannot be made: No module "):
+        planner_named("broken")
 
 
 @pytest.mark.parametrize(
@@ -45,20 +48,17 @@ def test_planners_of_other_packages_are_found_by_entry_point(monkeypatch: pytest
             "nope",
             f"planner 'nope' is not known: choose one of {', '.join(planner_names())}, or name a class",
         ),
-        ("no_such_module:Class", "planner 'no_such_module:Class': 'no_such_module:Class' cannot be made: No module "),
-        ("lowtide.ir:Nothing", "'lowtide.ir:Nothing' cannot be made: module 'lowtide.ir' has no attribute 'Nothing'"),
-        (
-            "lowtide.ir:Scope",
-            "planner 'lowtide.ir:Scope': 'lowtide.ir:Scope' has no name and propose: it is no planner",
-        ),
-        ("sys:exit", "planner 'sys:exit': 'sys:exit' cannot be made: "),
-        (":", "planner ':': ':' cannot be made: "),
+        ("no_such_module:Class", "planner 'no_such_module:Class' cannot be made: No module "),
+        ("lowtide.ir:Nothing", "planner 'lowtide.ir:Nothing' cannot be made: module 'lowtide.ir' has no attribute 'Nothing'"),
+        ("lowtide.ir:Scope", "planner 'lowtide.ir:Scope' has no name and propose: it is no planner"),
+        ("sys:exit", "planner 'sys:exit' cannot be made: "),
+        (":", "planner ':' cannot be made: "),
     ],
 )
 def test_what_is_no_planner_is_refused_in_one_line(name: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         planner_named(name)
-    assert message in str(caught.value)
+    assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 

@@ -40,7 +40,7 @@ def test_a_class_elsewhere_is_found() -> None:
 def test_what_is_no_policy_is_refused() -> None:
     with pytest.raises(InputError, match="policy 'coup' is not known: choose one of coop, coop-paper, dte, dtr"):
         policy_named("coup")
-    with pytest.raises(InputError, match=r"'no\.such:Thing' cannot be made: No module named 'no'"):
+    with pytest.raises(InputError, match=r"^policy 'no\.such:Thing' cannot be made: No module named 'no'"):
         policy_named("no.such:Thing")
     with pytest.raises(InputError, match="it is no policy"):
         policy_named("builtins:dict")
