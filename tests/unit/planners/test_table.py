@@ -37,7 +37,7 @@ def test_planners_of_other_packages_are_found_by_entry_point(monkeypatch: pytest
     assert planner_named("mine").name == "sqrt"
     with pytest.raises(InputError, match=f"choose one of {', '.join(planner_names())}, or name"):
         planner_named("other")
-    with pytest.raises(InputError, match="^planner 'broken': 'no_such_module:Class' cannot be made: No module "):
+    with pytest.raises(InputError, match=r"^planner 'broken': 'no_such_module:Class' cannot be made: No module "):
         planner_named("broken")
 
 
@@ -49,7 +49,7 @@ def test_planners_of_other_packages_are_found_by_entry_point(monkeypatch: pytest
             f"planner 'nope' is not known: choose one of {', '.join(planner_names())}, or name a class",
         ),
         ("no_such_module:Class", "planner 'no_such_module:Class' cannot be made: No module "),
-        ("lowtide.ir:Nothing", "planner 'lowtide.ir:Nothing' cannot be made: module 'lowtide.ir' has no attribute 'Nothing'"),
+        ("lowtide.ir:Nothing", "planner 'lowtide.ir:Nothing' cannot be made: module 'lowtide.ir' has no "),
         ("lowtide.ir:Scope", "planner 'lowtide.ir:Scope' has no name and propose: it is no planner"),
         ("sys:exit", "planner 'sys:exit' cannot be made: "),
         (":", "planner ':' cannot be made: "),
