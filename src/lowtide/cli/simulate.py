@@ -119,11 +119,11 @@ def describe(result: Simulation, budget: str) -> list[tuple[str, str]]:
     echoed = f"{format_bytes(result.budget_bytes)} = {result.budget_bytes} bytes"
     share = f", {100 * result.memory_ratio:.1f} % of the plain peak" if result.memory_ratio is not None else ""
     between = f", r = {result.ratio:.3f}" if result.ratio is not None else ""
-    plain_bytes = result.plain_peak_bytes
+    plain_bytes, must_stay = result.plain_peak_bytes, format_bytes(result.floor_bytes)
     facts = [
         ("policy", result.policy),
         ("budget", _echo(budget, echoed, share=share, between=between)),
-        ("plain peak", f"{format_bytes(plain_bytes)} without eviction, {format_bytes(result.floor_bytes)} must stay"),
+        ("plain peak", f"{format_bytes(plain_bytes)} with parameters, without eviction; {must_stay} must stay"),
     ]
     if not result.completed:
         return [*facts, ("completed", f"no, after {count_of(result.num_calls, 'op')}: {result.reason}")]
