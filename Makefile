@@ -30,7 +30,7 @@ help: ## what each target does
 	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1  \2/p' Makefile
 
 demo: $(STAMP)-demo $(STAMP)-native ## install what the demo needs and run `lowtide demo`
-	$(BIN)/lowtide demo $(DEMO_ARGS)
+	@$(BIN)/lowtide demo $(DEMO_ARGS)
 
 test: $(STAMP)-dev $(STAMP)-native ## install everything and run all tests (PYTEST_ARGS="-n0 tests/unit")
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -78,31 +78,31 @@ distclean: clean ## remove .venv too
 
 # ---------------------------------------------------------------- stamps
 $(STAMP)-venv:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lowtide needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say which: make PYTHON=python3.12")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lowtide needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say which: make PYTHON=python3.12")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@touch $@
 
 # First what builds, then torch alone and exact (see constraints.txt), then the rest.
 $(STAMP)-tools: $(STAMP)-venv constraints.txt
-	$(PIP_INSTALL) cmake ninja nanobind scikit-build-core
+	@$(PIP_INSTALL) cmake ninja nanobind scikit-build-core
 	@touch $@
 
 $(STAMP)-torch: $(STAMP)-venv constraints.txt
 	@echo "Installing torch $(TORCH_VERSION): some hundred MB to download, in silence."
-	$(PIP_INSTALL) $(TORCH_PIP_ARGS) torch==$(TORCH_VERSION)
+	@$(PIP_INSTALL) $(TORCH_PIP_ARGS) torch==$(TORCH_VERSION)
 	@touch $@
 
 $(STAMP)-dev: pyproject.toml constraints.txt CMakeLists.txt $(STAMP)-tools $(STAMP)-torch
 	@echo "Installing lowtide and what its tests need, and compiling its native modules: two minutes or so, in silence."
-	$(PIP_INSTALL) --no-build-isolation --editable '.[all,dev]'
-	@touch $(STAMP)-demo $@
+	@$(PIP_INSTALL) --no-build-isolation --editable '.[all,dev]'
+	@touch $(STAMP)-demo $(STAMP)-native $@
 
 $(STAMP)-demo: pyproject.toml constraints.txt CMakeLists.txt $(STAMP)-tools $(STAMP)-torch
 	@echo "Installing lowtide and what its demo needs, and compiling its native modules: a minute or two, in silence."
-	$(PIP_INSTALL) --no-build-isolation --editable '.[demo]'
-	@touch $@
+	@$(PIP_INSTALL) --no-build-isolation --editable '.[demo]'
+	@touch $(STAMP)-native $@
 
-# The editable install has configured $(BUILD); from then on CMake alone compiles what changed.
+# The editable install has configured $(BUILD) and compiled all; from then on CMake alone compiles what changed.
 $(STAMP)-native: $(NATIVE) CMakeLists.txt | $(STAMP)-demo
-	$(BIN)/cmake --build $(BUILD)
+	@$(BIN)/cmake --build $(BUILD)
 	@touch $@
