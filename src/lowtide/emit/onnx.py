@@ -38,7 +38,7 @@ class OnnxExport:
         before_bytes: Most bytes of tensors and scratch in the order of the optimised model.
         after_bytes: The same of the plan.
         num_recomputes: Nodes beyond those of the optimised model, views left out.
-        size_delta_bytes: How much larger the file is than the original.
+        size_delta_bytes: How much larger the file is than the original with the files that hold its weights.
     """
 
     data: bytes
@@ -85,7 +85,7 @@ def export_onnx(source: OnnxImport, verified: VerifiedPlan) -> OnnxExport:
         before_bytes=baseline(source.graph).peak_bytes,
         after_bytes=verified.plan.peak_bytes,
         num_recomputes=_num_recomputes(verified.graph, executions),
-        size_delta_bytes=len(data) - source.file.model.ByteSize(),
+        size_delta_bytes=len(data) - source.file.size_bytes,
     )
 
 

@@ -63,7 +63,7 @@ def import_onnx_bands(portable: OnnxImport, choice: BandChoice, *, original: Onn
     """
     original = portable if original is None else original
     model = with_bands(portable, onnx_net(portable), choice.bands)
-    file = OnnxFile(original.file.where, model, original.file.dims)
+    file = OnnxFile(original.file.where, model, original.file.dims, original.file.size_bytes)
     source = import_onnx(file, level=_LEVEL_AFTER_BANDS[original.level], in_file_order=True)
     return BandedOnnx(original, portable, choice, source)
 

@@ -36,11 +36,13 @@ class OnnxFile:
         where: Its path, for messages.
         model: The ``ModelProto`` with fixed dimensions and all weights inside; shared, never changed.
         dims: The dimensions that were fixed.
+        size_bytes: The file and those beside it that hold its weights.
     """
 
     where: str
     model: Any
     dims: Dims
+    size_bytes: int
 
 
 def onnx_module() -> Any:
@@ -92,10 +94,10 @@ def read_onnx(path: str | os.PathLike[str], *, dims: Dims | None = None) -> Onnx
     except OSError as error:
         raise FormatError(f"{where}: cannot be read: {error.strerror or error}") from None
     model = _parsed(onnx, data, where)
-    _load_external(onnx, model, Path(path).parent, where)
+    size_bytes += _load_external(onnx, model, Path(path).parent, where)
     _check(onnx, model, where)
     _fix(model, dict(dims or {}), where)
-    return OnnxFile(where=where, model=model, dims=dict(dims or {}))
+    return OnnxFile(where=where, model=model, dims=dict(dims or {}), size_bytes=size_bytes)
 
 
 def subgraphs_of(node: Any) -> Iterator[Any]:
@@ -118,27 +120,28 @@ def _parsed(onnx: Any, data: bytes, where: str) -> Any:
     return model
 
 
-def _load_external(onnx: Any, model: Any, folder: Path, where: str) -> None:
-    """Bring weights inside; onnx itself refuses paths that leave the folder."""
-    total_bytes = sum(_external_bytes(tensor, folder, where) for tensor in model.graph.initializer)
+def _load_external(onnx: Any, model: Any, folder: Path, where: str) -> int:
+    """Bring weights inside, and return the bytes of their files; onnx itself refuses paths that leave the folder."""
+    bytes_by_location: dict[str, int] = {}
+    for tensor in model.graph.initializer:
+        location = next((entry.value for entry in tensor.external_data if entry.key == "location"), None)
+        if location is not None and location not in bytes_by_location:
+            bytes_by_location[location] = _file_bytes(folder, location, f"{where}: weight {tensor.name!r:.80}")
+    total_bytes = sum(bytes_by_location.values())
     if total_bytes > _MOST_FILE_BYTES:
         raise FormatError(f"{where}: {total_bytes} bytes of weights in other files: models of 2 GiB are not taken yet")
     try:
         importlib.import_module("onnx.external_data_helper").load_external_data_for_model(model, str(folder))
     except (ValueError, OSError, RuntimeError, onnx.checker.ValidationError) as error:
         raise FormatError(f"{where}: weights in other files cannot be read: {_one_line(error)}") from None
+    return total_bytes
 
 
-def _external_bytes(tensor: Any, folder: Path, where: str) -> int:
-    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), None)
-    if not tensor.external_data or location is None:
-        return 0
+def _file_bytes(folder: Path, location: str, who: str) -> int:
     try:
-        return int((folder / location).stat().st_size)
+        return (folder / location).stat().st_size
     except (OSError, ValueError):
-        raise FormatError(
-            f"{where}: weight {tensor.name!r:.80} lies in {location!r:.80}, which is missing: put it beside the model"
-        ) from None
+        raise FormatError(f"{who} lies in {location!r:.80}, which is missing: put it beside the model") from None
 
 
 def _check(onnx: Any, model: Any, where: str) -> None:

@@ -175,6 +175,16 @@ def test_functions_of_the_model_are_inlined(tmp_path: Path) -> None:
     assert [entry.op_type for entry in written.graph.node] == ["Sin", "Cos"]
 
 
+@pytest.mark.parametrize("is_split", [False, True])
+def test_a_file_is_compared_with_all_files_of_the_original(is_split: bool, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    onnx.save(two_branches(), str(path), save_as_external_data=is_split, size_threshold=0, location="weights")
+    assert len(list(tmp_path.iterdir())) == 1 + is_split
+    size_bytes = sum(file.stat().st_size for file in tmp_path.iterdir())
+    export = smallest(import_onnx(read_onnx(path)))
+    assert export.size_delta_bytes == len(export.data) - size_bytes
+
+
 @pytest.mark.parametrize(
     ("default", "before", "after", "helps"), [(9, 8, 7, True), (9, 7, 7, False), (6, 8, 7, False), (7, 8, 7, False)]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,16 @@ def test_weights_of_another_file_are_read(tmp_path: Path) -> None:
     (tmp_path / "w").unlink()
     with pytest.raises(FormatError, match=r"lies in 'w', which is missing: put it beside the model"):
         capture_onnx(tmp_path / "net.onnx")
+
+
+def test_a_file_of_several_weights_counts_once(tmp_path: Path) -> None:
+    """Of a large file, here with holes, each of four weights is a small part."""
+    onnx.save(two_branches(), str(tmp_path / "net.onnx"), save_as_external_data=True, size_threshold=0, location="w")
+    os.truncate(tmp_path / "w", 2**30)
+    assert read_onnx(tmp_path / "net.onnx").size_bytes == 2**30 + (tmp_path / "net.onnx").stat().st_size
+    os.truncate(tmp_path / "w", 2**31)
+    with pytest.raises(FormatError, match="2147483648 bytes of weights in other files"):
+        read_onnx(tmp_path / "net.onnx")
 
 
 def test_weights_outside_the_folder_are_refused(tmp_path: Path) -> None:
