@@ -36,7 +36,8 @@ def simulate(
     budget: Annotated[str, typer.Option(metavar="B", help=BUDGET_HELP)],
     policy: Annotated[str, typer.Option(metavar="NAME", help=POLICY_HELP)] = "coop",
     without_parts: Annotated[
-        list[Part] | None, typer.Option("--without", help="Leave out a part of the policy; repeat it for more.")
+        list[Part] | None,
+        typer.Option("--without", metavar="PART", help=f"Leave out {', '.join(Part)}: may be repeated."),
     ] = None,
     ideal_allocator: Annotated[
         bool, typer.Option("--ideal-allocator", help="Count bytes as if addresses did not matter.")
