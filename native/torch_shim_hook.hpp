@@ -43,6 +43,7 @@ namespace lowtide::shim {
 inline bool begin(Runtime& runtime, const OpInfo& info, Call& call) {
   try {
     const Runtime::Waiting waiting(runtime);
+    runtime.forget_holdings();
     call.begin();
     return true;
   } catch (const Interrupted&) {

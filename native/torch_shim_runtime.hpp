@@ -294,6 +294,8 @@ class Runtime final : public online::Host {
     if (raw_bytes_ > 0) holdings_.push_back({nullptr, raw_bytes_, "scratch"});
   }
   const std::vector<Holding>& holdings() const { return holdings_; }
+  // What a shortage that the engine got over has noted says nothing of a later one.
+  void forget_holdings() { holdings_.clear(); }
 
   void keep_notes() { notes_.is_on = true; }
   void stop_notes() {

@@ -105,7 +105,7 @@ def test_simulate_writes_a_report(workplace: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.endswith("Report written to out.perfetto.json\n")
     document = json.loads((workplace / "out.perfetto.json").read_text())
     assert document["otherData"]["completed"] == "yes"
-    assert GENERATED in document["traceEvents"][0]["args"]["name"]
+    assert "transformer-2: " in document["traceEvents"][0]["args"]["name"]
 
 
 def test_simulate_checks_the_ending_first(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
