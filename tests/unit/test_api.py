@@ -652,6 +652,34 @@ def test_analyze_shows_a_plan_for_less_where_it_takes_less_time() -> None:
     ]
 
 
+def test_analyze_shows_the_plan_of_the_smallest_budget_where_a_larger_one_had_none() -> None:
+    asked: list[int] = []
+
+    def answer(request: PlanRequest) -> Proposal:
+        asked.append(request.budget_bytes)
+        proposal = recomputing(request)
+        return replace(proposal, status=Status.TIMEOUT, steps=None) if asked == [21] else proposal
+
+    analysis = api.analyze(four_nodes(), planner=FakePlanner(answer), time_limit_seconds=None)
+    assert [(point.budget_percent, point.status, point.peak_bytes) for point in analysis.points] == [
+        (90, Status.FEASIBLE, 17)
+    ]
+    assert analysis.smallest_known_peak_bytes == 17
+
+
+def test_analyze_asks_again_where_a_share_of_the_time_was_not_enough() -> None:
+    limits: list[float] = []
+
+    def answer(request: PlanRequest) -> Proposal:
+        limits.append(request.time_limit_seconds or 0.0)
+        proposal = recomputing(request)
+        return replace(proposal, status=Status.TIMEOUT, steps=None) if len(limits) == 1 else proposal
+
+    points = api.analyze(four_nodes(), planner=FakePlanner(answer), time_limit_seconds=100.0).points
+    assert [point.status for point in points[:2]] == [Status.FEASIBLE, Status.FEASIBLE]
+    assert limits[1] > 2 * limits[0]
+
+
 def test_analyze_of_a_graph_that_one_node_bounds_asks_no_planner() -> None:
     graph = Graph("one", (), (Node("n", "op", 1, (), (Value("v", 4),), workspace_bytes=3),), ("v",), ("n",))
     analysis = api.analyze(graph, planner=FakePlanner(refuse_to_be_asked))

@@ -135,7 +135,7 @@ def print_analysis(analysis: Analysis) -> None:
         )
     print_text()
     if any(point.status is Status.FEASIBLE for point in analysis.points):
-        print_text("Each budget got a few seconds: --budget B plans longer.")
+        print_text("Each budget got a share of the time: --budget B plans longer.")
     print_text(_advise(analysis))
 
 
@@ -169,7 +169,7 @@ def _advise(analysis: Analysis) -> str:
 def _describe_smallest(analysis: Analysis) -> str:
     size = format_bytes(analysis.smallest_known_peak_bytes)
     if _is_smallest_possible(analysis):
-        return f"{size}, what the largest node alone needs"
+        return f"{size}, what {'inputs' if analysis.bottleneck_node is None else 'the largest node'} alone must have"
     return f"{size} so far, planner {analysis.planner}"
 
 

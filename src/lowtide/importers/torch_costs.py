@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from torch import fx
@@ -35,7 +35,7 @@ class NodeCost:
     """What one execution of an op costs.
 
     Attributes:
-        duration_ns: Time, in nanoseconds.
+        duration_ns: Time, in nanoseconds; whole microseconds where anything was measured.
         workspace_bytes: Scratch that it takes and gives back while it runs, beyond its outputs, in bytes; a multiple of
             64. 0 where it is estimated.
     """
@@ -63,10 +63,20 @@ def cost_nodes(nodes: Sequence[fx.Node], *, mode: CostMode, cache: CostCache | N
         return [_estimate(node) for node in nodes]
     with as_plain_torch():
         profiler = _Profiler(cache)
-        costs = [profiler.cost(node) for node in nodes]
+        costs = [_in_microseconds(profiler.cost(node)) for node in nodes]
     if cache is not None:
         cache.save()
     return costs
+
+
+def _in_microseconds(cost: NodeCost) -> NodeCost:
+    """Whole ones: no clock tells more, and a solver in floating point proves optima of whole microseconds.
+
+    What costs anything costs at least one.
+    """
+    if cost.duration_ns == 0:
+        return cost
+    return replace(cost, duration_ns=max(1, round(cost.duration_ns / 1000)) * 1000)
 
 
 class _Profiler:

@@ -97,7 +97,7 @@ def _improve(course: Course, flat: FlatGraph, start: Sequence[Step]) -> Proposal
     sequence = [step.node for step in start if isinstance(step, Compute)]
     order = tuple(dict.fromkeys(sequence))
     if order != flat.graph.order:
-        if request.scope.order == "fixed":
+        if request.scope.order == "fixed" or set(order) != set(flat.graph.order):
             return None
         flat = flatten(replace(flat.graph, order=order))
     found = course.search(flat, recomputations_in(flat, sequence), share=_START_SHARE, time_share=_START_TIME_SHARE)
@@ -131,6 +131,7 @@ class _Given:
 
     def propose(self) -> Proposal:
         """The best plan in this order."""
+        self.meeting.tell_bound()
         if not self.meeting.is_met:
             self._search_with_greedy()
         return self.meeting.proposal()

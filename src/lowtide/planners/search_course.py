@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from lowtide._search import GreedyOutcome, SearchOutcome
 
 __all__ = ["Course", "Found", "better_of", "default_work", "proposal_of", "seed_of_turn"]
+
+_logger = logging.getLogger("lowtide")
 
 _SEED_STRIDE = 0x9E3779B97F4A7C15
 
@@ -80,6 +83,11 @@ def proposal_of(
         least_extra_duration: No plan in the given order takes less beyond the baseline's duration; None: not known.
         is_infeasible: Whether it is proven that no plan in the given order fits.
     """
+    if found.fits and least_extra_duration is not None and least_extra_duration > found.extra_duration:
+        _logger.error(
+            "bound %d is wrong for a plan of %d, dropped: please report it", least_extra_duration, found.extra_duration
+        )
+        least_extra_duration = None
     scope, incumbents = None, tuple(recorder.incumbents)
     if request.scope.order != "fixed":  # another order may need less time, or less memory
         is_infeasible = False

@@ -17,6 +17,7 @@ __all__ = ["Analysis", "AnalysisPoint", "Holding", "analyze_graph", "holdings_at
 
 _PERCENTS = (90, 80, 70, 60, 50, 40, 30, 20, 10)
 _NUM_HOLDINGS = 8
+_SECOND_SHARE = 0.5  # of the time that is left, for a budget to which its first share was not enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +117,16 @@ def analyze_graph(search: Search, *, on_point: Callable[[AnalysisPoint], None] |
     for index, percent in enumerate(_PERCENTS):
         if search.is_over or facts.largest_working_set_bytes >= plain.peak_bytes:
             break
-        share = search.with_share(1 / (len(_PERCENTS) + 1 - index))  # the last one is for how low it goes
-        attempt = attempts[percent] = share.attempt(read_budget(facts, f"{percent}%"))
+        budget_bytes = read_budget(facts, f"{percent}%")
+        attempt = search.with_share(1 / (len(_PERCENTS) + 1 - index)).attempt(budget_bytes)  # the last: how low it goes
+        if attempt.status is Status.TIMEOUT and search.request.time_limit_seconds is not None and not search.is_over:
+            attempt = search.with_share(_SECOND_SHARE).attempt(budget_bytes)
+        attempts[percent] = attempt
         if on_point is not None:
             on_point(_point_of(percent, attempt, plain.duration))
         if not attempt.fits:
             break
+    smallest_bytes, smallest = _smallest_budget(search, list(attempts.values()))
     return Analysis(
         graph=graph.name,
         planner=search.planner.name,
@@ -132,29 +137,33 @@ def analyze_graph(search: Search, *, on_point: Callable[[AnalysisPoint], None] |
         peak_node=_peak_node(baseline_steps(graph), plain),
         largest_working_set_bytes=facts.largest_working_set_bytes,
         bottleneck_node=facts.bottleneck_node,
-        smallest_known_peak_bytes=_smallest_budget(search, list(attempts.values())),
+        smallest_known_peak_bytes=smallest_bytes,
         holdings=holdings_at_peak(graph, plain)[:_NUM_HOLDINGS],
-        points=_points_of(attempts, plain.duration),
+        points=_points_of(attempts, smallest, plain.duration),
     )
 
 
-def _smallest_budget(search: Search, attempts: Sequence[Attempt]) -> int:
-    """The smallest budget that got a plan, or the plain peak."""
+def _smallest_budget(search: Search, attempts: Sequence[Attempt]) -> tuple[int, Attempt | None]:
+    """The smallest budget that got a plan, or the plain peak; and the plan, where none of the attempts is it."""
     plain_bytes = search.facts.baseline.peak_bytes
     if not attempts:
-        return plain_bytes
+        return plain_bytes, None
     met_bytes = min(plain_bytes, *(attempt.needed_bytes for attempt in attempts))
     known_bytes = min([plain_bytes, *(attempt.needed_bytes for attempt in attempts if attempt.fits)])
     return search.smallest_budget(met_bytes, known_bytes=known_bytes)
 
 
-def _points_of(attempts: Mapping[int, Attempt], baseline_duration: int) -> tuple[AnalysisPoint, ...]:
-    """By budget, falling; where a plan for less takes less time, that one."""
+def _points_of(
+    attempts: Mapping[int, Attempt], smallest: Attempt | None, baseline_duration: int
+) -> tuple[AnalysisPoint, ...]:
+    """By budget, falling; where a plan for less takes less time, or is the only one, that one."""
     points: list[AnalysisPoint] = []
-    best: Attempt | None = None  # of the budgets below
+    best = smallest  # of the budgets below
     for percent, attempt in reversed(list(attempts.items())):
-        if attempt.fits and best is not None and best.replayed.duration < attempt.replayed.duration:
-            attempt = replace(best, budget_bytes=attempt.budget_bytes, status=Status.FEASIBLE)
+        if best is not None and best.needed_bytes <= attempt.budget_bytes:
+            is_shorter = best.replayed.duration < attempt.replayed.duration
+            if not attempt.fits or is_shorter:
+                attempt = replace(best, budget_bytes=attempt.budget_bytes, status=Status.FEASIBLE)
         points.append(_point_of(percent, attempt, baseline_duration))
         best = attempt if attempt.fits else best
     return tuple(reversed(points))

@@ -42,6 +42,7 @@ _PLANNER_SHARE = 0.75  # of a time limit that planner and bound share
 _FIRST_SHARE = 0.5  # of what the planner gets, where it may have to plan again for the sake of addresses
 _RETRY_SHARE = 0.4  # of what is left then
 _MIN_BUDGET_RESOLUTION = 256
+_BISECTION_SHARE = 0.6  # of a time limit: the rest is for a plan within the smallest budget that was found
 _SECONDS_BETWEEN_LOOKS = 0.05
 
 T = TypeVar("T")
@@ -152,8 +153,9 @@ class Search:
         low, high = facts.largest_working_set_bytes, best.needed_bytes
         resolution_bytes = max(self.request.graph.alignment, (high - low) // _MIN_BUDGET_RESOLUTION)
         budget_bytes = low
-        while low < high and not self.is_over:
-            tried = self._laid_out(self._consult(budget_bytes, start=best.steps))
+        bisecting = self.with_share(_BISECTION_SHARE)
+        while low < high and not bisecting.is_over:
+            tried = self._laid_out(bisecting._consult(budget_bytes, start=best.steps))
             if tried.needed_bytes < best.needed_bytes:
                 best = tried
             low = low if tried.fits else budget_bytes + resolution_bytes
@@ -196,25 +198,36 @@ class Search:
         )
         return replace(attempt, known_bytes=known_bytes)
 
-    def smallest_budget(self, met_bytes: Bytes, *, known_bytes: Bytes) -> Bytes:
+    def smallest_budget(self, met_bytes: Bytes, *, known_bytes: Bytes) -> tuple[Bytes, Attempt | None]:
         """The smallest budget known to work, after a look of a moment for how low the graph can go.
 
         Args:
             met_bytes: What the best plan that was met needs.
             known_bytes: A budget that works.
+
+        Returns:
+            The budget, and its plan; None where it is ``known_bytes``.
         """
         least_bytes = self.facts.largest_working_set_bytes
+        found: list[Attempt] = []
+
+        def works(budget_bytes: Bytes) -> bool:
+            tried = self._tried(budget_bytes)
+            found.extend([tried] if tried.fits else [])
+            return tried.fits
+
         if not self.is_over and least_bytes < met_bytes:
             lowest = self._laid_out(self._consult(least_bytes, most_seconds=_MOST_SECONDS_BELOW, is_reported=False))
             met_bytes = min(met_bytes, lowest.needed_bytes)
         started = time.perf_counter()
-        return smallest_known_to_work(
+        smallest_bytes = smallest_known_to_work(
             met_bytes,
-            self._works,
+            works,
             least_bytes=least_bytes,
             known_bytes=known_bytes,
             is_over=lambda: self.is_over or time.perf_counter() - started > _MOST_SECONDS_KNOWN,
         )
+        return smallest_bytes, found[-1] if found else None
 
     def with_share(self, share: float) -> Search:
         """The same with a share of the time that is left, where there is a limit."""
@@ -229,11 +242,15 @@ class Search:
 
     def _works(self, budget_bytes: Bytes) -> bool:
         """Whether a moment is enough for a plan within the budget."""
+        return self._tried(budget_bytes).fits
+
+    def _tried(self, budget_bytes: Bytes) -> Attempt:
+        """What comes of a budget within a moment, with addresses where a plan without is none."""
         tried = self._consult(budget_bytes, most_seconds=_MOST_SECONDS_BELOW, is_reported=False)
         if not tried.fits or self._addresses is None or not self.requires_addresses:
-            return tried.fits
+            return tried
         layout = self._addresses.place(tried.replayed, capacity_bytes=budget_bytes, most_seconds=_MOST_SECONDS_BELOW)
-        return layout.footprint_bytes <= budget_bytes
+        return replace(tried, layout=layout)
 
     def with_bound(self, attempt: Attempt) -> Attempt:
         """Add the best lower bound, where one is wanted, is meant for the scope, and has time left."""

@@ -139,7 +139,7 @@ def test_without_budget_an_analysis(workplace: Path, capsys: pytest.CaptureFixtu
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert "plain peak     24 B, at node c" in lines
     assert "largest node   d: 17 B" in lines
-    assert "smallest peak  17 B, what the largest node alone needs" in lines
+    assert "smallest peak  17 B, what the largest node alone must have" in lines
     assert lines[-1] == "Recomputation helps: --budget 17 has a plan (17 B), none can have less."
     assert main(["plan", "four.json", *RECOMPUTING, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lowtide.importers.generate import graph_from_spec
-from lowtide.ir import Graph, Scope, Status
+from lowtide.ir import Graph, Incumbent, Scope, Status
 from lowtide.planners.answers import steps_of
 from lowtide.planners.core import load_bytes_by_stage, native_problem
 from lowtide.planners.flat import Recomputation, flatten
@@ -147,6 +147,26 @@ def test_a_plan_that_is_handed_over_is_the_start_in_its_own_order() -> None:
     found = replay(graph, started.steps)
     assert (found.first_executions, found.peak_bytes <= tighter.budget_bytes) == (order, True)
     assert SearchPlanner(max_work=200_000_000).propose(tighter).steps == started.steps
+
+
+def test_a_start_of_another_graph_is_passed_over() -> None:
+    graph, other = (graph_from_spec(f"generate:layered?n={n}&seed=2") for n in (30, 20))
+    start = SearchPlanner(max_work=100_000).propose(PlanRequest(graph=other, budget_bytes=10**9)).steps
+    request = PlanRequest(graph=graph, budget_bytes=baseline(graph).peak_bytes * 90 // 100, scope=FREE)
+    planner = SearchPlanner(max_work=2_000_000)
+    assert planner.propose(replace(request, start=start)).steps == planner.propose(request).steps
+
+
+def test_no_plan_is_told_with_a_bound_above_it() -> None:
+    told: list[Incumbent] = []
+    for seed in range(30):
+        graph = graph_from_spec(f"generate:layered?n=12&seed={seed}")
+        budget_bytes = baseline(graph).peak_bytes * 9 // 10
+        request = PlanRequest(graph=graph, budget_bytes=budget_bytes, scope=FREE, on_progress=told.append)
+        SearchPlanner(max_work=200_000).propose(request)
+    both = [(one.lower_bound_duration or 0, one.duration) for one in told if one.duration is not None]
+    assert len(both) > 20
+    assert all(bound <= duration for bound, duration in both)
 
 
 def test_a_start_in_another_order_is_passed_over_where_the_order_is_kept() -> None:

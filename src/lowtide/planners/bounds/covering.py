@@ -1,10 +1,10 @@
 """A linear program with variables in [0, 1], built row by row and bounded from below by HiGHS.
 
 For an LP the bound is computed anew from the row duals (Lagrange: it holds for any duals, so no tolerance of the solver
-can make it too high, rounding errors of floating point apart); for a MIP it is the cost of the optimum, or the dual
-bound less a tolerance (:mod:`lowtide.planners.bounds.whole`). Costs of solutions are computed anew, too. Each solve
-takes a fresh HiGHS object: version 1.16 returned a wrong "optimal" when one object was run again after its integrality
-had changed. For rows that come one after another to the same LP there is
+can make it too high, rounding errors of floating point apart); for a MIP it is the solver's dual bound. Both become
+whole numbers (:mod:`lowtide.planners.bounds.whole`). Costs of solutions are computed anew, too. Each solve takes a
+fresh HiGHS object: version 1.16 returned a wrong "optimal" when one object was run again after its integrality had
+changed. For rows that come one after another to the same LP there is
 :class:`~lowtide.planners.bounds.linear.LinearSession`.
 """
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress
+from itertools import chain
 
 import highspy
 import numpy as np
 import numpy.typing as npt
 
-from lowtide.planners.bounds.whole import RELATIVE_TOLERANCE, bound_of_solved
+from lowtide.planners.bounds.whole import cost_scale, rounded_up
 
 __all__ = ["CoverBound", "CoverProgram", "Floats", "Row"]
 
@@ -139,10 +139,7 @@ class CoverProgram:
         is_solved = status == highspy.HighsModelStatus.kOptimal
         is_met = solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.asarray(solver.getSolution().col_value, dtype=np.float64) if is_met else None
-        cost = self._rounded_up(bound)
-        if is_solved and values is not None:
-            cost = bound_of_solved(cost, compress(self._costs, values > 0.5))
-        return CoverBound(cost, is_infeasible=False, is_solved=is_solved, values=values)
+        return CoverBound(self._rounded_up(bound), is_infeasible=False, is_solved=is_solved, values=values)
 
     def lp_answer(self, solver: highspy.Highs, *, scale: float) -> CoverBound:
         """What the duals of a solver that holds this program prove, with costs divided by a scale."""
@@ -211,8 +208,7 @@ class CoverProgram:
         return model
 
     def _cost_scale(self) -> float:
-        """The solver's tolerances are absolute: costs are brought to at most 100."""
-        return max(1.0, max(self._costs, default=1) / 100.0)
+        return cost_scale(self._costs)
 
     def scaled_costs(self, scale: float) -> Floats:
         """The costs divided by a scale."""
@@ -227,9 +223,4 @@ class CoverProgram:
         return float(duals @ np.asarray([row.least for row in self.rows]) + np.minimum(reduced, 0.0).sum())
 
     def _rounded_up(self, scaled_bound: float, scale: float | None = None) -> int:
-        """The next multiple of what divides all costs: no solution costs anything in between."""
-        if not math.isfinite(scaled_bound) or scaled_bound <= 0:
-            return 0
-        bound = scaled_bound * (self._cost_scale() if scale is None else scale)
-        divisor = math.gcd(*self._costs) or 1
-        return max(0, divisor * math.ceil((bound - max(1e-5, RELATIVE_TOLERANCE * bound)) / divisor))
+        return rounded_up(scaled_bound * (self._cost_scale() if scale is None else scale), self._costs)

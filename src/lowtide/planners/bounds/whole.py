@@ -1,24 +1,35 @@
-"""What the solution of a solved program with whole variables proves, whatever tolerances its solver worked with."""
+"""From what a solver says in floating point to a whole number that no solution costs less than."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 
-__all__ = ["RELATIVE_TOLERANCE", "bound_of_solved"]
+__all__ = ["cost_scale", "rounded_up"]
 
-RELATIVE_TOLERANCE = 1e-7
-"""Of a solver's dual bound, which is lowered by as much wherever nothing else is known."""
+_LARGEST_SCALED_COST = 100.0
+_RELATIVE_TOLERANCE = 1e-7
+_SCALED_TOLERANCE = 1e-5  # ten times the solver's own: it tells no costs apart that differ by less than that
+_LEAST_TOLERANCE = 1e-5
 
 
-def bound_of_solved(bound: int, chosen_costs: Iterable[int]) -> int:
-    """The bound of a program that the solver calls solved: what its solution costs, added up in whole numbers.
+def cost_scale(costs: Sequence[int]) -> float:
+    """What costs are divided by for the solver, whose tolerances are absolute."""
+    return max(1.0, max(costs, default=1) / _LARGEST_SCALED_COST)
+
+
+def rounded_up(bound: float, costs: Sequence[int]) -> int:
+    """The bound of a program less the solver's tolerances, then up to the next sum that its costs can have.
+
+    Where the largest cost is more than some 10^6 times what divides all of them, the tolerance is larger than that
+    divisor, and the bound stays below the optimum.
 
     Args:
-        bound: By the solver, less its tolerance.
-        chosen_costs: Of the variables that are 1 in the solution.
-
-    Returns:
-        The cost, where it and the bound differ by no more than the tolerance; else the bound.
+        bound: The solver's dual bound, in the unit of the costs.
+        costs: Of all variables.
     """
-    cost = sum(chosen_costs)
-    return cost if abs(cost - bound) <= 1 + 2 * RELATIVE_TOLERANCE * cost else bound
+    if not math.isfinite(bound) or bound <= 0:
+        return 0
+    divisor = math.gcd(*costs) or 1
+    tolerance = max(_LEAST_TOLERANCE, _RELATIVE_TOLERANCE * bound, _SCALED_TOLERANCE * cost_scale(costs))
+    return max(0, divisor * math.ceil((bound - tolerance) / divisor))

@@ -55,9 +55,14 @@ class Meeting:
             max_search_nodes: Nodes of its branch and bound, or None.
         """
         start = self.relaxing.run(seconds=seconds, max_search_nodes=max_search_nodes)
-        self._course.recorder.lower_bound_duration = self._flat.graph.baseline_duration + self.relaxing.extra_duration
+        if self._course.request.scope.order == "fixed":
+            self.tell_bound()
         if start and not self.relaxing.is_infeasible and not self._course.is_over:
             self.search(start, share=_START_SHARE, time_share=1.0, least_work=_LEAST_START_WORK)
+
+    def tell_bound(self) -> None:
+        """Let the plans that follow be told with the bound, which is of this order."""
+        self._course.recorder.lower_bound_duration = self._flat.graph.baseline_duration + self.relaxing.extra_duration
 
     def search(
         self,

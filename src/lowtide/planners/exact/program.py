@@ -1,27 +1,25 @@
 """A covering program solved to whole numbers by HiGHS, with the solution itself and not only its bound.
 
 Each solve takes a fresh HiGHS object: version 1.16 returned a wrong "optimal" when one object was run again after its
-integrality had changed. The cost is that of the solution, computed anew, where the solver calls it optimal; else the
-solver's dual bound less a tolerance.
+integrality had changed. The bound is the solver's dual bound less a tolerance (:mod:`lowtide.planners.bounds.whole`),
+also where the solver calls its solution optimal: of costs that differ by a hundred-millionth it does not see which is
+less.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 
 import highspy
 import numpy as np
 import numpy.typing as npt
 
-from lowtide.planners.bounds.whole import RELATIVE_TOLERANCE, bound_of_solved
+from lowtide.planners.bounds.whole import cost_scale, rounded_up
 
 __all__ = ["WholeProgram", "WholeSolution"]
 
 _NEAR = 1e-6  # 0 or 1
-_LARGEST_COST = 100.0  # the solver's tolerances are absolute
 _Floats = npt.NDArray[np.float64]
 
 
@@ -102,10 +100,8 @@ class WholeProgram:
         if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
             return WholeSolution(0, is_infeasible=True, is_solved=True, is_chosen=None)
         is_solved = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-        bound = self._rounded_up(solver.getInfo().mip_dual_bound)
+        bound = rounded_up(solver.getInfo().mip_dual_bound * self._cost_scale, self._costs)
         is_chosen = _chosen(solver)
-        if is_solved and is_chosen is not None:
-            bound = bound_of_solved(bound, compress(self._costs, is_chosen))
         return WholeSolution(bound, is_infeasible=False, is_solved=is_solved, is_chosen=is_chosen)
 
     def count_fractional(
@@ -156,13 +152,7 @@ class WholeProgram:
 
     @property
     def _cost_scale(self) -> float:
-        return max(1.0, max(self._costs, default=1) / _LARGEST_COST)
-
-    def _rounded_up(self, scaled_bound: float) -> int:
-        if not math.isfinite(scaled_bound) or scaled_bound <= 0:
-            return 0
-        bound = scaled_bound * self._cost_scale
-        return max(0, math.ceil(bound - max(1e-5, RELATIVE_TOLERANCE * bound)))
+        return cost_scale(self._costs)
 
 
 def _chosen(solver: highspy.Highs) -> list[bool] | None:
