@@ -173,6 +173,7 @@ def analyze(
     started = time.perf_counter()
     _check_type("graph", graph, Graph, "what load_graph or capture returns")
     facts = gather_facts(graph)
+    chosen = choose_planner(planner)
     request = build_request(
         graph,
         max_copies=None,
@@ -181,11 +182,12 @@ def analyze(
         time_limit_seconds=time_limit_seconds,
         on_progress=None,
         should_stop=should_stop,
+        order=searched_order(chosen, keep_order=False),
     )
     return analyze_graph(
         Search(
             facts,
-            choose_planner(planner),
+            chosen,
             request,
             keep_order=False,
             bound=False,

@@ -667,6 +667,19 @@ def test_analyze_shows_the_plan_of_the_smallest_budget_where_a_larger_one_had_no
     assert analysis.smallest_known_peak_bytes == 17
 
 
+def test_analyze_leaves_the_given_order_where_its_planner_can_as_plan_does() -> None:
+    asked: list[Scope] = []
+
+    def answer(request: PlanRequest) -> Proposal:
+        asked.append(request.scope)
+        return recomputing(request)
+
+    api.analyze(four_nodes(), planner=FakePlanner(answer, searches_order=True))
+    api.analyze(four_nodes(), planner=FakePlanner(answer))
+    assert {scope.order for scope in asked[:2]} == {"free"}
+    assert asked[-1].order == "fixed"
+
+
 def test_analyze_asks_again_where_a_share_of_the_time_was_not_enough() -> None:
     limits: list[float] = []
 
