@@ -76,5 +76,7 @@ def test_undirected_graphs_and_other_objects_are_refused() -> None:
 
 def test_without_networkx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(MissingDependency, match=r"needs the package 'networkx': pip install 'lowtide\[torch\]'"):
+    with pytest.raises(
+        MissingDependency, match=r"needs the package 'networkx': pip install -c constraints.txt '.\[torch\]'"
+    ):
         graph_to_networkx(graph_with_everything())

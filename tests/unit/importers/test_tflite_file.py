@@ -223,7 +223,9 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tflite_schema.importlib, "import_module", missing)
     tflite_schema.tflite_schema.cache_clear()
     try:
-        with pytest.raises(MissingDependency, match=r"pip install 'lowtide\[tflite\]'"):
+        with pytest.raises(
+            MissingDependency, match=r"pip install -c constraints.txt '.\[tflite\]' in a clone of lowtide"
+        ):
             read_tflite("any.tflite")
     finally:
         tflite_schema.tflite_schema.cache_clear()
