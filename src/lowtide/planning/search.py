@@ -44,6 +44,7 @@ _RETRY_SHARE = 0.4  # of what is left then
 _MIN_BUDGET_RESOLUTION = 256
 _BISECTION_SHARE = 0.6  # of a time limit: the rest is for a plan within the smallest budget that was found
 _SECONDS_BETWEEN_LOOKS = 0.05
+_GRACE_SECONDS = 2.0  # for a solver that looks at its time limit late
 
 T = TypeVar("T")
 
@@ -274,6 +275,7 @@ class Search:
         found = _stoppable(
             lambda: bound_of(self.request.graph, attempt.budget_bytes, time_limit_seconds=seconds),
             should_stop=self.request.should_stop,
+            most_seconds=seconds + _GRACE_SECONDS,
         )
         if found is None:
             return attempt
@@ -469,13 +471,16 @@ class Search:
         return self.request.should_stop is not None and self.request.should_stop()
 
 
-def _stoppable(work: Callable[[], T | None], *, should_stop: Callable[[], bool] | None) -> T | None:
-    """Work that a solver does in one piece; None where somebody wants an end before it is done.
+def _stoppable(
+    work: Callable[[], T | None], *, should_stop: Callable[[], bool] | None, most_seconds: float
+) -> T | None:
+    """Work that a solver does in one piece; None where somebody wants an end before it is done, or it never ends.
 
-    It then goes on in a daemon thread until its own time limit, and nobody waits for it.
+    It then goes on in a daemon thread, and nobody waits for it.
     """
     if should_stop is None:
         return work()
+    ends = time.perf_counter() + most_seconds
     future = Future[T | None]()
 
     def run() -> None:
@@ -485,7 +490,7 @@ def _stoppable(work: Callable[[], T | None], *, should_stop: Callable[[], bool] 
             future.set_exception(error)
 
     threading.Thread(target=run, name="lowtide-bound", daemon=True).start()
-    while not should_stop():
+    while time.perf_counter() < ends and not should_stop():
         done, _ = wait([future], timeout=_SECONDS_BETWEEN_LOOKS)
         if done:
             return future.result()

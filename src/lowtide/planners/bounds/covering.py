@@ -20,25 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from lowtide.planners.bounds.whole import cost_scale, rounded_up
+from lowtide.planners.highs import QuietHighs
 
 __all__ = ["CoverBound", "CoverProgram", "Floats", "Row"]
 
 _LEAST_CONTRADICTION = 1e-7
-_IS_SHOWN = {"output_flag": False}
+_MAY_RESTART = (
+    False  # HiGHS 1.16 has gone round for ever when it restarted at the root, where no time limit is looked at
+)
 Floats = npt.NDArray[np.float64]
-
-
-class _QuietHighs(highspy.Highs):
-    """HiGHS without a word on the terminal.
-
-    Its own constructor registers callbacks, which prints a banner before any option can be set; the bounds need none.
-    """
-
-    def __init__(self) -> None:
-        super(highspy.Highs, self).__init__()
-        for option, value in _IS_SHOWN.items():
-            self.setOptionValue(option, value)
-        self.setOptionValue("threads", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +165,13 @@ class CoverProgram:
     def _run(
         self, *, time_limit_seconds: float | None, are_whole: bool, max_search_nodes: int | None = None
     ) -> highspy.Highs:
-        solver = _QuietHighs()
+        solver = QuietHighs()
         if time_limit_seconds is not None:
             solver.setOptionValue("time_limit", max(0.0, time_limit_seconds))
         if are_whole:
             solver.setOptionValue("mip_rel_gap", 0.0)
             solver.setOptionValue("mip_heuristic_effort", 0.0)  # only the bound counts
+            solver.setOptionValue("mip_allow_restart", _MAY_RESTART)
             if max_search_nodes is not None:
                 solver.setOptionValue("mip_max_nodes", max_search_nodes)
             solver.setOptionValue("mip_abs_gap", 0.5 / self._cost_scale())

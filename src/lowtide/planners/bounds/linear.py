@@ -11,7 +11,8 @@ import time
 import highspy
 import numpy as np
 
-from lowtide.planners.bounds.covering import CoverBound, CoverProgram, Row, _QuietHighs
+from lowtide.planners.bounds.covering import CoverBound, CoverProgram, Row
+from lowtide.planners.highs import QuietHighs
 
 __all__ = ["LinearSession"]
 
@@ -31,7 +32,7 @@ class LinearSession:
 
     def __init__(self, program: CoverProgram) -> None:
         self._program = program
-        self._solver = _QuietHighs()
+        self._solver = QuietHighs()
         self._solver.setOptionValue("solver", "simplex")
         self._solver.setOptionValue("presolve", "off")  # small at first, later it goes on from a basis
         self._scale = 0.0

@@ -12,19 +12,12 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 
+from lowtide.planners.highs import QuietHighs
+
 __all__ = ["Floats", "Program", "Solved"]
 
 Floats = npt.NDArray[np.float64]
 _INFINITY = float(highspy.kHighsInf)
-
-
-class _QuietHighs(highspy.Highs):
-    """HiGHS without a word on the terminal: its own constructor prints before any option can be set."""
-
-    def __init__(self) -> None:
-        super(highspy.Highs, self).__init__()
-        is_shown = False
-        self.setOptionValue("output_flag", is_shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +103,7 @@ class Program:
             should_stop: True ends the solve, or None.
             on_solution: Called with every better whole solution, or None.
         """
-        solver = _QuietHighs()
+        solver = QuietHighs()
         solver.setOptionValue("threads", threads)
         solver.setOptionValue("random_seed", seed % 2**31)
         solver.setOptionValue("mip_rel_gap", 0.0)

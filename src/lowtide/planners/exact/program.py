@@ -16,20 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lowtide.planners.bounds.whole import cost_scale, rounded_up
+from lowtide.planners.highs import QuietHighs
 
 __all__ = ["WholeProgram", "WholeSolution"]
 
 _NEAR = 1e-6  # 0 or 1
 _Floats = npt.NDArray[np.float64]
-
-
-class _QuietHighs(highspy.Highs):
-    """HiGHS without the banner that its own constructor prints before any option can be set."""
-
-    def __init__(self) -> None:
-        super(highspy.Highs, self).__init__()
-        for option, value in (("output_flag", False), ("threads", 1)):
-            self.setOptionValue(option, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +118,7 @@ class WholeProgram:
         return int(np.count_nonzero((values > _NEAR) & (values < 1 - _NEAR)))
 
     def _solver(self, time_limit_seconds: float | None, *, are_whole: bool) -> highspy.Highs:
-        solver = _QuietHighs()
+        solver = QuietHighs()
         if time_limit_seconds is not None:
             solver.setOptionValue("time_limit", max(0.0, time_limit_seconds))
         status = solver.passModel(self._model(are_whole=are_whole))
