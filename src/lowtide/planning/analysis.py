@@ -148,7 +148,7 @@ def _smallest_budget(search: Search, attempts: Sequence[Attempt]) -> tuple[int, 
     plain_bytes = search.facts.baseline.peak_bytes
     if not attempts:
         return plain_bytes, None
-    met_bytes = min(plain_bytes, *(attempt.needed_bytes for attempt in attempts))
+    met_bytes = min([plain_bytes, *(attempt.needed_bytes for attempt in attempts)])
     known_bytes = min([plain_bytes, *(attempt.needed_bytes for attempt in attempts if attempt.fits)])
     return search.smallest_budget(met_bytes, known_bytes=known_bytes)
 

@@ -25,9 +25,9 @@ from lowtide.planners.highs import QuietHighs
 __all__ = ["CoverBound", "CoverProgram", "Floats", "Row"]
 
 _LEAST_CONTRADICTION = 1e-7
-_MAY_RESTART = (
-    False  # HiGHS 1.16 has gone round for ever when it restarted at the root, where no time limit is looked at
-)
+_MAY_RESTART = False
+"""At the root: HiGHS 1.16 has gone round for ever there, where it looks at no time limit."""
+
 Floats = npt.NDArray[np.float64]
 
 
