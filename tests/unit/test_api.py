@@ -235,7 +235,7 @@ def test_time_limit_is_shared_between_planner_and_bound() -> None:
     assert alone is not None
     assert shared is not None
     assert with_addresses is not None
-    assert 0.45 * alone < with_addresses <= 0.5 * alone  # half: it may have to plan again
+    assert 0.4 * alone < with_addresses < 0.6 * alone  # half, less what has passed: it may have to plan again
     assert 7.0 < alone <= 8.0
     assert 5.0 < shared <= 6.0
 
